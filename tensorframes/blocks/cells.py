@@ -1,0 +1,127 @@
+"""Cells of different shapes: the values end to end, and where each cell begins.
+
+What map_rows reads where rows differ: rows of one shape are gathered to one dense block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from tensorframes.blocks.dense import check_no_nulls, unwrap_list
+from tensorframes.blocks.scalars import RowOf, cast_values, decode_scalars, empty_aligned
+from tensorframes.errors import ShapeError
+from tensorframes.shapes import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """Rectangular cells, each of its own shape.
+
+    Attributes:
+        values: all values, end to end.
+        shapes: the shape of each cell, ``int64[rows, rank]``.
+        starts: where each cell's values begin.
+    """
+
+    values: np.ndarray
+    shapes: np.ndarray
+    starts: np.ndarray
+
+    def take(self, rows: np.ndarray) -> np.ndarray:
+        """Gather the given rows, which must be of one shape, into an aligned dense block."""
+        shape = self.shapes[rows[0]]
+        where = self.starts[rows, None] + np.arange(int(np.prod(shape)))
+        block = empty_aligned([*where.shape], self.values.dtype) if self.values.dtype != object else np.empty(where.shape, object)
+        np.take(self.values, where, out=block, mode="clip")  # "clip" writes into `block` without a buffer; nothing is out of range
+        return block.reshape(len(rows), *shape)
+
+
+def decode_cells(array: pa.Array, column: str, cell_shape: Shape, cast: str | None = None, input_name: str = "") -> Cells:
+    """Turn an Arrow array of nested lists into cells.
+
+    Args:
+        array: the column's cells.
+        column: the column's name, for messages.
+        cell_shape: what is known of the cells' shape; known dimensions are held to.
+        cast: a dtype to cast to.
+        input_name: the input's name, for messages.
+
+    Raises:
+        NullError: there is a null, in a cell or as a cell.
+        ShapeError: a cell is not rectangular, or not of the known shape.
+        DTypeError: a value does not survive the cast.
+    """
+    rows = len(array)
+    shapes = np.zeros((rows, len(cell_shape)), dtype=np.int64)
+    per_row = np.ones(rows, dtype=np.int64)  # how many lists of the present level each row holds
+    for depth, wanted in enumerate(cell_shape):
+        check_no_nulls(array, column, _uneven_rows(per_row) if depth else None)
+        lengths, array = unwrap_list(array)
+        if isinstance(lengths, int):
+            lengths = np.full(int(per_row.sum()), lengths, dtype=np.int64)
+        shapes[:, depth] = _one_length_per_row(lengths, per_row, column, depth)
+        if wanted is not None and (shapes[:, depth] != wanted).any():
+            row = int(np.argmax(shapes[:, depth] != wanted))
+            raise ShapeError(
+                f"column {column!r} wants {wanted} elements at level {depth + 1} but row {row} of the block holds {shapes[row, depth]}."
+            )
+        per_row = per_row * shapes[:, depth]
+    row_of = _uneven_rows(per_row)
+    check_no_nulls(array, column, row_of)
+    values = decode_scalars(array, column, row_of)
+    if cast is not None:
+        values = cast_values(values, cast, input_name, column, row_of)
+    return Cells(values, shapes, np.cumsum(per_row) - per_row)
+
+
+def _one_length_per_row(lengths: np.ndarray, per_row: np.ndarray, column: str, depth: int) -> np.ndarray:
+    """Return the length that all lists of a row have at one level, 0 for a row without lists there."""
+    held = per_row > 0
+    common = np.zeros(len(per_row), dtype=np.int64)
+    if not held.any():
+        return common
+    starts = (np.cumsum(per_row) - per_row)[held]
+    smallest, largest = np.minimum.reduceat(lengths, starts), np.maximum.reduceat(lengths, starts)
+    differs = smallest != largest
+    if differs.any():
+        first = int(np.argmax(differs))
+        raise ShapeError(
+            f"column {column!r} wants rectangular cells, but row {int(np.flatnonzero(held)[first])} of the block holds lists of lengths "
+            f"{int(smallest[first])} and {int(largest[first])} at level {depth + 1}."
+        )
+    common[held] = smallest
+    return common
+
+
+def _uneven_rows(per_row: np.ndarray) -> RowOf:
+    """Return element → row and position in the row."""
+    ends = np.cumsum(per_row)
+
+    def row_of(element: int) -> tuple[int, int]:
+        row = int(np.searchsorted(ends, element, side="right"))
+        return row, element - int(ends[row] - per_row[row])
+
+    return row_of
+
+
+def encode_cells(cells: Sequence[np.ndarray | None]) -> pa.Array:
+    """Turn arrays of one rank and dtype, None for a null, into an Arrow array of nested lists; the inverse of `decode_cells`.
+
+    Raises:
+        ShapeError: the arrays differ in rank.
+    """
+    present = [cell for cell in cells if cell is not None]
+    ranks = sorted({cell.ndim for cell in present})
+    if len(ranks) > 1:
+        raise ShapeError(f"cells have ranks {ranks}, but one is wanted.")
+    shapes = np.array([cell.shape for cell in present], dtype=np.int64).reshape(len(present), ranks[0])
+    array = pa.array(np.concatenate([cell.reshape(-1) for cell in present]))
+    for depth in range(ranks[0] - 1, -1, -1):
+        lengths = np.repeat(shapes[:, depth], np.prod(shapes[:, :depth], axis=1, dtype=np.int64))
+        array = pa.ListArray.from_arrays(pa.array(np.concatenate([[0], np.cumsum(lengths)]), type=pa.int32()), array)
+    valid = np.array([cell is not None for cell in cells])
+    return array if valid.all() else array.take(pa.array(np.cumsum(valid) - 1, mask=~valid))

@@ -1,0 +1,167 @@
+"""Dense blocks: cells that all have one shape, as one array with the rows in front.
+
+Decode walks down the list levels of an Arrow array by its offsets, whatever slice of its buffers the array is, and shares the
+buffer of the values where its address allows; encode wraps a flat array into list levels again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tensorframes.blocks.scalars import RowOf, decode_scalars, encode_scalars, even_rows
+from tensorframes.columns import split_lists
+from tensorframes.errors import NullError, ShapeError
+from tensorframes.shapes import Shape
+
+_MOST_ELEMENTS = 2**31 - 1
+
+
+def decode_dense(array: pa.Array, column: str, cell_shape: Shape) -> np.ndarray:
+    """Turn an Arrow array into one array of shape ``[rows, *cell]``.
+
+    Args:
+        array: the column's cells; lists to the depth of the cell's rank. Slices, and null lists over any range of children, are fine.
+        column: the column's name, for messages.
+        cell_shape: what is known of the cells' shape; known dimensions are held to.
+
+    Returns:
+        An array whose address is a multiple of 64 and that shares Arrow's buffer where that already is.
+
+    Raises:
+        NullError: there is a null, in a cell or as a cell.
+        ShapeError: cells differ in shape, or from the known one.
+    """
+    dims = [len(array)]
+    row_of = None
+    for wanted in cell_shape:
+        check_no_nulls(array, column, row_of)
+        lengths, array = unwrap_list(array)
+        dims.append(_common_length(lengths, wanted, column, dims))
+        row_of = even_rows(math.prod(dims[1:]))
+    check_no_nulls(array, column, row_of)
+    return decode_scalars(array, column, row_of or even_rows(1)).reshape(dims)
+
+
+def encode_dense(values: np.ndarray, arrow: pa.DataType, output: str) -> pa.Array:
+    """Turn an array of shape ``[rows, *cell]`` into an Arrow array of the given type; the inverse of `decode_dense`.
+
+    Raises:
+        ShapeError: more elements than Arrow's 32-bit list offsets can count.
+        DTypeError: bytes for a string column that are not UTF-8.
+    """
+    leaf, inner = split_lists(arrow)
+    assert len(inner) == values.ndim - 1
+    if values.size > _MOST_ELEMENTS:
+        raise ShapeError(
+            f"output {output!r} has {values.size} elements in one block, more than an array column's 32-bit offsets can count.",
+            hint="Pass a smaller block_rows.",
+        )
+    array = encode_scalars(values.reshape(-1), leaf, output, even_rows(math.prod(values.shape[1:])))
+    for depth in range(values.ndim - 1, 0, -1):
+        count, length = math.prod(values.shape[:depth]), values.shape[depth]
+        offsets = pa.array(np.arange(count + 1, dtype=np.int32) * np.int32(length))
+        array = pa.ListArray.from_arrays(offsets, array)
+    return array if array.type == arrow else array.cast(arrow)
+
+
+def unwrap_list(array: pa.Array) -> tuple[np.ndarray | int, pa.Array]:
+    """Take one list level off.
+
+    Returns:
+        The length of each list (one number where the type fixes it), and the elements of these lists only, end to end. A fixed-shape
+        tensor array gives its flat storage, with the dimensions still to be taken off as lists.
+    """
+    if isinstance(array, pa.FixedShapeTensorArray):
+        array = _as_nested_lists(array)
+    if pa.types.is_fixed_size_list(array.type):
+        size = array.type.list_size
+        return size, array.values.slice(array.offset * size, len(array) * size)
+    offsets = list_offsets(array)
+    return np.diff(offsets), array.values.slice(offsets[0], offsets[-1] - offsets[0])
+
+
+def list_offsets(array: pa.Array) -> np.ndarray:
+    """Return the offsets of a list array into its ``values``, one more than it has rows, whatever slice it is."""
+    wide = pa.types.is_large_list(array.type)
+    if len(array) == 0:
+        return np.zeros(1, dtype=np.int64)
+    buffer = array.buffers()[1]
+    return np.frombuffer(buffer, dtype=np.int64 if wide else np.int32)[array.offset : array.offset + len(array) + 1]
+
+
+def scan_shapes(array: pa.Array, rank: int) -> list[tuple[int, int] | None]:
+    """Return the smallest and largest list length at each level, None where there is no list; nulls are passed over.
+
+    The one pass of `analyze`: offsets only, no values.
+    """
+    found: list[tuple[int, int] | None] = []
+    for _ in range(rank):
+        array = array.drop_null() if array.null_count else array
+        lengths, array = unwrap_list(array)
+        if isinstance(lengths, int):
+            found.append((lengths, lengths))
+        else:
+            found.append((int(lengths.min()), int(lengths.max())) if len(lengths) else None)
+    return found
+
+
+def check_no_nulls(array: pa.Array, column: str, row_of: RowOf | None = None) -> None:
+    """Raise if an array holds a null.
+
+    Args:
+        array: cells, or the elements of all cells, end to end.
+        column: the column's name, for the message.
+        row_of: where the array holds elements: element → row and position in the row.
+
+    Raises:
+        NullError: names the column, the number of nulls and the first row (and element) that has one.
+    """
+    if array.null_count:
+        first = pc.index(array.is_null(), True).as_py()
+        where = f"row {first}" if row_of is None else "element {1} of row {0}".format(*row_of(first))
+        held = "1 null, at" if array.null_count == 1 else f"{array.null_count} nulls, the first at"
+        raise NullError(f"column {column!r} holds {held} {where} of the block, where no null may be.")
+
+
+def _common_length(lengths: np.ndarray | int, wanted: int | None, column: str, dims: Sequence[int]) -> int:
+    """Return the length that all lists of a level have, or raise naming the two that differ."""
+    if isinstance(lengths, int):
+        lengths = np.array([lengths])
+    if len(lengths) == 0:
+        return wanted or 0
+    common = int(lengths[0]) if wanted is None else wanted
+    differs = lengths != common
+    if not differs.any():
+        return common
+    first = int(np.argmax(differs))
+    per_row = math.prod(dims[1:])
+    row, held = first // per_row, int(lengths[first])
+    if wanted is not None:
+        raise ShapeError(f"column {column!r} wants {wanted} elements at level {len(dims)} but row {row} of the block holds {held}.")
+    raise ShapeError(
+        f"column {column!r} is no dense block: at level {len(dims)}, row 0 of the block holds {common} elements and row {row} holds {held}."
+    )
+
+
+def _as_nested_lists(array: pa.FixedShapeTensorArray) -> pa.Array:
+    """Spell a fixed-shape tensor array, whatever its permutation, as nested fixed-size lists."""
+    values = array.to_numpy_ndarray() if not array.type.permutation else _permuted(array)
+    flat = pa.array(np.ascontiguousarray(values).reshape(-1))
+    for size in reversed(values.shape[1:]):
+        flat = pa.FixedSizeListArray.from_arrays(flat, size)
+    if not array.null_count:
+        return flat
+    return pc.if_else(array.storage.is_valid(), flat, pa.scalar(None, flat.type))
+
+
+def _permuted(array: pa.FixedShapeTensorArray) -> np.ndarray:
+    shape, order = array.type.shape, array.type.permutation
+    flat = array.storage.values.slice(array.offset * math.prod(shape), len(array) * math.prod(shape))
+    values: np.ndarray = flat.to_numpy(zero_copy_only=False).reshape(len(array), *shape)
+    permuted: np.ndarray = values.transpose(0, *(1 + i for i in order))
+    return permuted

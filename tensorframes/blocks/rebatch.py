@@ -1,0 +1,61 @@
+"""Rebatch: where blocks begin and end.
+
+Blocks never span partitions. Without a wish, batches are taken as they come and only cut where they are too large for one call;
+with one, they are cut and joined to exactly that many rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+BLOCK_BYTES = 16 * 2**20
+_ROW_STEP = 64  # slices of aligned buffers at multiples of 64 rows stay aligned, whatever the item's size
+
+
+def rebatch(batches: Iterable[pa.RecordBatch], block_rows: int | None = None) -> Iterator[pa.RecordBatch]:
+    """Cut and join batches to blocks; empty ones are dropped.
+
+    Args:
+        batches: consecutive batches of one partition.
+        block_rows: rows of each block but the last; None: at most about 16 MiB a block.
+
+    Yields:
+        The blocks, sharing the batches' memory unless rows of several had to be joined.
+    """
+    if block_rows is None:
+        for batch in batches:
+            yield from _cut(batch, _rows_within(batch, BLOCK_BYTES))
+    else:
+        yield from _join(batches, block_rows)
+
+
+def _rows_within(batch: pa.RecordBatch, nbytes: int) -> int:
+    per_row = batch.nbytes / max(batch.num_rows, 1)
+    rows = int(nbytes / per_row) if per_row else batch.num_rows
+    return max(rows // _ROW_STEP * _ROW_STEP, _ROW_STEP)
+
+
+def _cut(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
+    for start in range(0, batch.num_rows, rows):
+        yield batch if batch.num_rows <= rows else batch.slice(start, rows)
+
+
+def _join(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    waiting: list[pa.RecordBatch] = []
+    missing = rows
+    for batch in batches:
+        while batch.num_rows >= missing:
+            yield _concat([*waiting, batch.slice(0, missing)])
+            batch = batch.slice(missing)
+            waiting, missing = [], rows
+        if batch.num_rows:
+            waiting.append(batch)
+            missing -= batch.num_rows
+    if waiting:
+        yield _concat(waiting)
+
+
+def _concat(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)

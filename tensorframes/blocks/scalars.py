@@ -1,0 +1,137 @@
+"""Scalars: flat Arrow arrays without nulls ↔ flat NumPy arrays.
+
+Fixed-width values share Arrow's buffer where its address is a multiple of 64, and are copied once into a buffer that is otherwise:
+TensorFlow's kernels abort the process on memory that is less aligned. Text and bytes travel as arrays of Python bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tensorframes.dtypes import BY_NAME, dtype_of_arrow, is_text
+from tensorframes.errors import DTypeError
+
+ALIGNMENT = 64
+
+RowOf = Callable[[int], tuple[int, int]]
+
+
+def even_rows(per_row: int) -> RowOf:
+    """Return element → row and position in the row, where every row has equally many elements."""
+    return lambda element: divmod(element, max(per_row, 1))
+
+
+def decode_scalars(array: pa.Array, column: str, row_of: RowOf) -> np.ndarray:
+    """Turn a flat Arrow array without nulls into an aligned NumPy array.
+
+    Dates become days and timestamps microseconds since the epoch, as 32- and 64-bit integers; text and bytes become Python bytes.
+
+    Args:
+        array: the values.
+        column: the column's name, for messages.
+        row_of: element → row, for messages.
+
+    Raises:
+        DTypeError: a timestamp that is no whole number of microseconds.
+    """
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    dtype = dtype_of_arrow(array.type)
+    assert dtype is not None
+    if dtype == "string":
+        cells: np.ndarray = array.cast(pa.large_binary()).to_numpy(zero_copy_only=False)
+        return cells
+    if dtype == "bool":
+        unpacked = empty_aligned([len(array)], np.dtype("bool"))
+        unpacked[:] = array.cast(pa.uint8()).to_numpy().view(np.bool_)
+        return unpacked
+    if pa.types.is_timestamp(array.type):
+        array = _microseconds(array, column, row_of)
+    values = BY_NAME[dtype].numpy
+    if len(array) == 0:
+        return empty_aligned([0], values)
+    start = array.offset * values.itemsize
+    return align(np.frombuffer(array.buffers()[1], dtype=values, count=len(array), offset=start))
+
+
+def encode_scalars(values: np.ndarray, arrow: pa.DataType, output: str, row_of: RowOf) -> pa.Array:
+    """Turn a flat NumPy array into an Arrow array of the given type; numbers share their memory.
+
+    Raises:
+        DTypeError: bytes for a string column that are not UTF-8; names the row.
+    """
+    if dtype_of_arrow(arrow) != "string":
+        return pa.array(np.ascontiguousarray(values), type=arrow)
+    array = pa.array(values, type=pa.large_binary())
+    if is_text(arrow):
+        try:
+            return array.cast(pa.large_string()).cast(arrow)
+        except pa.ArrowInvalid as error:
+            row, _ = row_of(_first_invalid_utf8(array))
+            raise DTypeError(
+                f"output {output!r} is a string column, but row {row} of the block holds bytes that are not UTF-8.",
+                hint=f"Keep the bytes with tfs.program(…, binary=({output!r},)).",
+            ) from error
+    return array.cast(arrow)
+
+
+def cast_values(values: np.ndarray, dtype: str, input_name: str, column: str, row_of: RowOf) -> np.ndarray:
+    """Cast values to the dtype that a program declares, checking that no finite value becomes infinite.
+
+    Raises:
+        DTypeError: names the value and its row.
+    """
+    cast = empty_aligned(values.shape, BY_NAME[dtype].numpy)
+    with np.errstate(over="ignore"):
+        np.copyto(cast, values, casting="same_kind")
+    if cast.dtype.kind == "f" and cast.dtype.itemsize < 8:
+        lost = np.isinf(cast) & np.isfinite(values)
+        if lost.any():
+            first = int(np.argmax(lost))
+            raise DTypeError(
+                f"input {input_name!r} wants {dtype} but column {column!r} holds {values.reshape(-1)[first]} in row {row_of(first)[0]} "
+                f"of the block, which {dtype} cannot hold."
+            )
+    return cast
+
+
+def align(values: np.ndarray) -> np.ndarray:
+    """Return the array itself if its address is a multiple of 64, else a copy whose is."""
+    if values.ctypes.data % ALIGNMENT == 0:
+        return values
+    copy = empty_aligned(values.shape, values.dtype)
+    np.copyto(copy, values)
+    return copy
+
+
+def empty_aligned(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
+    """Allocate an array whose address is a multiple of 64."""
+    size = math.prod(shape)
+    buffer = pa.allocate_buffer(max(size * dtype.itemsize, ALIGNMENT))
+    return np.frombuffer(buffer, dtype=dtype, count=size).reshape(shape)
+
+
+def _microseconds(array: pa.Array, column: str, row_of: RowOf) -> pa.Array:
+    wanted = pa.timestamp("us", array.type.tz)
+    try:
+        return array.cast(wanted)
+    except pa.ArrowInvalid as error:
+        lost = pc.not_equal(array.cast(wanted, safe=False).cast(array.type), array)
+        first = pc.index(lost, True).as_py()
+        raise DTypeError(
+            f"column {column!r} holds {array[first]} in row {row_of(first)[0]} of the block, which is no whole number of microseconds."
+        ) from error
+
+
+def _first_invalid_utf8(array: pa.Array) -> int:
+    for index, cell in enumerate(array.to_pylist()):
+        try:
+            cell.decode()
+        except UnicodeDecodeError:
+            return index
+    raise AssertionError("every cell is UTF-8")

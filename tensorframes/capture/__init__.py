@@ -1,0 +1,208 @@
+"""Capture: whatever the user fetches → a `Program`.
+
+Knows TensorFlow and the kinds of fetches; knows no data. The one law: every door leads to the same tracing, so that equal
+computations give equal programs whichever way they came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import tensorflow as tf
+
+from tensorframes.capture.functions import as_function_fetch, is_function
+from tensorframes.capture.graphs import as_graph_fetch, find_tensor, is_graph_tensor, output_name
+from tensorframes.capture.tracing import Fetch, name_outputs, single_output, trace
+from tensorframes.columns import Schema, TensorType
+from tensorframes.errors import ProgramError
+from tensorframes.feeds import Constant, feed_type, resolve_feeds
+from tensorframes.programs import Program, graph_function
+
+
+def as_program(
+    fetches: Any,
+    schema: Schema | None,
+    feed_dict: Any = None,
+    *,
+    rowwise: bool = False,
+    initial_variables: bool = True,
+    session: Any = None,
+    signature: Mapping[str, tf.TensorSpec] | None = None,
+    binary: Sequence[str] = (),
+) -> Program:
+    """Turn any kind of fetches into a program.
+
+    Args:
+        fetches: a callable, ``tf.function``, ``ConcreteFunction``, v1 tensor or its name, a list of these tensors, a `Program`, or a
+            dict of any of these that give one output.
+        schema: the frame's columns, which type the inputs of a plain callable; None: `signature` does.
+        feed_dict: where inputs come from, as the verbs take it.
+        rowwise: whether inputs are cells or blocks.
+        initial_variables: whether v1 variables that have no value are initialised.
+        session: the v1 session that holds the values of v1 variables.
+        signature: input name → type.
+        binary: string outputs that are bytes.
+
+    Raises:
+        ProgramError: the fetches are none of these, or cannot be traced.
+        ColumnError: an input has no column.
+        DTypeError: no tensor holds a column's type.
+    """
+    if isinstance(fetches, Program):
+        _check_binary(fetches, binary)
+        return replace(fetches, binary=fetches.binary | frozenset(binary))
+    fetch = as_fetch(fetches, session, initial_variables)
+    return trace(fetch, _specs(fetch, schema, feed_dict, signature or {}, rowwise), binary)
+
+
+def as_fetch(fetches: Any, session: Any, initial_variables: bool) -> Fetch:
+    """Find the door for some fetches.
+
+    Raises:
+        ProgramError: there is none.
+    """
+    if isinstance(fetches, Program):
+        return _program_fetch(fetches)
+    if is_graph_tensor(fetches):
+        tensor = find_tensor(fetches)
+        return as_graph_fetch({output_name(tensor): tensor}, "bare", session, initial_variables)
+    if isinstance(fetches, Mapping):
+        return _dict_fetch(fetches, session, initial_variables)
+    if isinstance(fetches, list | tuple) and fetches and all(map(is_graph_tensor, fetches)):
+        tensors = [find_tensor(fetch) for fetch in fetches]
+        _check_distinct([output_name(tensor) for tensor in tensors])
+        return as_graph_fetch({output_name(tensor): tensor for tensor in tensors}, "list", session, initial_variables)
+    if isinstance(fetches, list | tuple) and fetches:
+        return _list_fetch(fetches, session, initial_variables)
+    if is_function(fetches) and not isinstance(fetches, type):
+        return as_function_fetch(fetches)
+    kind = "an eager tensor, which is a value and no computation" if isinstance(fetches, tf.Tensor) else f"a {type(fetches).__name__}"
+    raise ProgramError(
+        f"the fetches are {kind}; wanted is a function, a tf.function, a ConcreteFunction, a v1 tensor or its name, a Program, "
+        "or a dict or list of these."
+    )
+
+
+def _specs(
+    fetch: Fetch, schema: Schema | None, feed_dict: Any, signature: Mapping[str, tf.TensorSpec], rowwise: bool
+) -> dict[str, tf.TensorSpec]:
+    """Find the type of each input: the signature's, the fetch's own, or the column's or constant's that feeds it."""
+    for name, spec in signature.items():
+        if name not in fetch.inputs:
+            raise ProgramError(
+                f"signature names an input {name!r} that the program does not have.",
+                facts={"inputs": list(fetch.inputs)},
+            )
+        if not isinstance(spec, tf.TensorSpec):
+            raise ProgramError(f"signature gives input {name!r} a {type(spec).__name__}, but a tf.TensorSpec is wanted.")
+    declared = {**fetch.declared, **signature}
+    if schema is None:
+        wanted = [name for name in fetch.inputs if name in declared or name not in fetch.optional]
+        for name in wanted:
+            if name not in declared:
+                raise ProgramError(
+                    f"{fetch.label} says nothing of the type of input {name!r}.",
+                    hint=f"Pass a frame, or signature={{{name!r}: tf.TensorSpec(shape, dtype)}}.",
+                )
+        return {name: _unnamed(declared[name]) for name in wanted}
+    sources = resolve_feeds(fetch.inputs, fetch.optional, feed_dict, schema)
+    specs = {}
+    for name, source in sources.items():
+        spec = declared.get(name)
+        if spec is None or (fetch.narrows and name not in signature):
+            held = source.type if isinstance(source, Constant) else feed_type(name, schema[source.column], rowwise=rowwise)
+            spec = _narrow(spec, held)
+        specs[name] = _unnamed(spec)
+    return specs
+
+
+def _narrow(spec: tf.TensorSpec | None, held: TensorType) -> tf.TensorSpec:
+    if spec is None:
+        return tf.TensorSpec(held.shape, held.dtype)
+    if spec.shape.is_compatible_with(held.shape):
+        return tf.TensorSpec(spec.shape.merge_with(held.shape), spec.dtype)
+    return spec
+
+
+def _unnamed(spec: tf.TensorSpec) -> tf.TensorSpec:
+    """Drop a spec's name: an input is known by its place, so that names which TensorFlow would refuse are fine."""
+    return tf.TensorSpec(spec.shape, spec.dtype)
+
+
+def _program_fetch(program: Program) -> Fetch:
+    function = graph_function(program)
+
+    def call(feeds: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        return dict(zip(program.outputs, function(*(feeds[name] for name in program.inputs)), strict=True))
+
+    declared = {name: tf.TensorSpec(kind.shape, kind.dtype) for name, kind in program.inputs.items()}
+    return Fetch(str(program), tuple(program.inputs), call, declared=declared)
+
+
+def _dict_fetch(fetches: Mapping[str, Any], session: Any, initial_variables: bool) -> Fetch:
+    """Join fetches that give one output each; v1 tensors of one graph are read together, so that they share what is random."""
+    if not fetches:
+        raise ProgramError("the fetches are an empty dict.")
+    tensors = {name: find_tensor(fetch) for name, fetch in fetches.items() if is_graph_tensor(fetch)}
+    if len(tensors) == len(fetches):
+        return as_graph_fetch(tensors, "dict", session, initial_variables)
+    parts = {name: as_fetch(fetch, session, initial_variables) for name, fetch in fetches.items()}
+
+    def call(feeds: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        return {name: single_output(name, part.call(_only(feeds, part)), part.label) for name, part in parts.items()}
+
+    return _join(list(parts.values()), call, "dict")
+
+
+def _list_fetch(fetches: Sequence[Any], session: Any, initial_variables: bool) -> Fetch:
+    """Join fetches, each with the names that it gives its own outputs."""
+    parts = [as_fetch(fetch, session, initial_variables) for fetch in fetches]
+
+    def call(feeds: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        named = [name_outputs(part.call(_only(feeds, part)), part.bare_name, part.label)[1] for part in parts]
+        _check_distinct([name for outputs in named for name in outputs])
+        return {name: tensor for outputs in named for name, tensor in outputs.items()}
+
+    return _join(parts, call, "list")
+
+
+def _join(parts: Sequence[Fetch], call: Any, structure: str) -> Fetch:
+    inputs = tuple(dict.fromkeys(name for part in parts for name in part.inputs))
+    declared: dict[str, tf.TensorSpec] = {}
+    for part in parts:
+        for name, spec in part.declared.items():
+            held = declared.setdefault(name, spec)
+            if held.dtype != spec.dtype or not held.shape.is_compatible_with(spec.shape):
+                raise ProgramError(f"the fetches declare input {name!r} as {held} and as {spec}.")
+            declared[name] = tf.TensorSpec(held.shape.merge_with(spec.shape), held.dtype)
+    required = {name for part in parts for name in part.inputs if name not in part.optional}
+    return Fetch(
+        "the fetches",
+        inputs,
+        call,
+        optional=frozenset(set(inputs) - required),
+        declared=declared,
+        narrows=any(part.narrows for part in parts),
+        structure=structure,
+    )
+
+
+def _only(feeds: dict[str, tf.Tensor], part: Fetch) -> dict[str, tf.Tensor]:
+    return {name: tensor for name, tensor in feeds.items() if name in part.inputs}
+
+
+def _check_distinct(names: Sequence[str]) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ProgramError(f"the fetches name several outputs {twice[0]!r}.", hint="Name them by a dict: {'name': fetch, …}.")
+
+
+def _check_binary(program: Program, binary: Sequence[str]) -> None:
+    unknown = sorted(set(binary) - program.outputs.keys())
+    if unknown:
+        raise ProgramError(
+            f"binary= names outputs that the program does not have: {unknown}.",
+            facts={"outputs": list(program.outputs)},
+        )

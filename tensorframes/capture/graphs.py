@@ -1,0 +1,192 @@
+"""Tensors of v1-style graphs as fetches, with the values that their variables have.
+
+The graph is taken from the tensors, not from the default graph, and stays as it was: what is read of it is copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tensorframes.capture.tracing import Fetch
+from tensorframes.errors import ProgramError
+from tensorframes.programs import capture_value, check_shippable, register_functions
+from tensorframes.tensors import eagerly
+
+_VARIABLES = ("VarHandleOp", "VariableV2", "Variable")
+_PLACEHOLDERS = ("Placeholder", "PlaceholderWithDefault")
+_WRITES = ("Assign", "AssignAdd", "AssignSub", "AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp")
+_TABLES = ("HashTable", "HashTableV2", "MutableHashTableV2", "LookupTableFindV2", "LookupTableFind")
+
+
+def is_graph_tensor(fetch: Any) -> bool:
+    """Tell whether a fetch is a symbolic tensor, or text that may name one."""
+    return isinstance(fetch, str) or (isinstance(fetch, tf.Tensor) and not hasattr(fetch, "numpy"))
+
+
+def find_tensor(fetch: Any) -> tf.Tensor:
+    """Return a tensor itself, or the one of that name (``"z"`` or ``"z:0"``) in the default graph.
+
+    Raises:
+        ProgramError: the default graph has no such tensor.
+    """
+    if not isinstance(fetch, str):
+        return fetch
+    graph = tf.compat.v1.get_default_graph()
+    try:
+        return graph.get_tensor_by_name(fetch if ":" in fetch else f"{fetch}:0")
+    except (KeyError, ValueError) as error:
+        raise ProgramError(
+            f"the default graph has no tensor named {fetch!r}.",
+            facts={"tensors": [tensor.name for op in graph.get_operations() for tensor in op.outputs]},
+        ) from error
+
+
+def output_name(tensor: tf.Tensor) -> str:
+    """Return the column's name for a fetched tensor: ``z:0`` → ``z``, ``top_k:1`` → ``top_k_1``."""
+    op, _, index = tensor.name.rpartition(":")
+    return op if index == "0" else f"{op}_{index}"
+
+
+def as_graph_fetch(tensors: dict[str, tf.Tensor], structure: str, session: Any, initial_variables: bool) -> Fetch:
+    """Read the subgraph that some tensors depend on, with its placeholders as inputs and its variables as values.
+
+    Args:
+        tensors: output name → tensor, all of one graph.
+        structure: what a call of the program gives: "bare", "list" or "dict".
+        session: holds the values of the variables; None: the default session of this graph, if there is one.
+        initial_variables: whether variables that have no value are initialised; their values stay ours.
+
+    Raises:
+        ProgramError: tensors of several graphs, a variable without a value, or an operation that cannot leave the process.
+    """
+    graphs = {id(tensor.graph): tensor.graph for tensor in tensors.values()}
+    if len(graphs) > 1:
+        raise ProgramError(f"the fetches belong to {len(graphs)} graphs, but one is wanted.", facts={"fetches": list(tensors)})
+    (graph,) = graphs.values()
+    graph_def = _subgraph(graph.as_graph_def(), [tensor.op.name for tensor in tensors.values()])
+    check_shippable(graph_def)
+    _check_pure(graph_def)
+    values = _read_variables(graph, [node.name for node in graph_def.node if node.op in _VARIABLES], session, initial_variables)
+    inputs = [node for node in graph_def.node if node.op in _PLACEHOLDERS]
+    for node in graph_def.node:
+        if node.op == "VarHandleOp":
+            _become_placeholder(node)
+    call = _GraphCall(graph_def, {node.name for node in inputs}, tensors, values)
+    return Fetch(
+        "the graph",
+        tuple(node.name for node in inputs),
+        call,
+        optional=frozenset(node.name for node in inputs if node.op == "PlaceholderWithDefault"),
+        declared={node.name: _spec(node) for node in inputs},
+        narrows=True,
+        structure=structure,
+    )
+
+
+class _GraphCall:
+    """Puts a copy of a v1 graph into the graph being traced."""
+
+    def __init__(self, graph_def: Any, inputs: set[str], tensors: dict[str, tf.Tensor], values: dict[str, tf.Tensor]) -> None:
+        self.graph_def, self.inputs = register_functions(graph_def), inputs
+        self.names = {name: tensor.name for name, tensor in tensors.items()}
+        handles = {node.name for node in graph_def.node if node.op == "Placeholder" and node.name not in inputs}
+        with eagerly():
+            self.variables = {
+                name: tf.Variable(value, trainable=False) if name in handles else tf.constant(value) for name, value in values.items()
+            }
+
+    def __call__(self, feeds: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        input_map = {f"{name}:0": capture_value(value) for name, value in self.variables.items()}
+        input_map |= {f"{name}:0": tensor for name, tensor in feeds.items()}
+        found = tf.graph_util.import_graph_def(self.graph_def, input_map=input_map, return_elements=list(self.names.values()), name="")
+        return dict(zip(self.names, found, strict=True))
+
+
+def _subgraph(graph_def: Any, roots: Sequence[str]) -> Any:
+    """Return the part of a graph that some operations depend on."""
+    nodes = {node.name: node for node in graph_def.node}
+    wanted, waiting = set(roots), list(roots)
+    while waiting:
+        for name in nodes[waiting.pop()].input:
+            op = name.removeprefix("^").partition(":")[0]
+            if op not in wanted:
+                wanted.add(op)
+                waiting.append(op)
+    part = tf.compat.v1.GraphDef(versions=graph_def.versions, library=graph_def.library)
+    part.node.extend(node for node in graph_def.node if node.name in wanted)
+    return part
+
+
+def _check_pure(graph_def: Any) -> None:
+    for node in graph_def.node:
+        if node.op in _WRITES:
+            raise ProgramError(f"the fetches assign a variable (operation {node.name!r}), but a program changes nothing.")
+        if node.op in _TABLES:
+            raise ProgramError(f"the fetches read a lookup table (operation {node.name!r}), which cannot be taken out of a v1 graph.")
+
+
+def _read_variables(graph: Any, names: Sequence[str], session: Any, initial_variables: bool) -> dict[str, Any]:
+    if not names:
+        return {}
+    session = session or tf.compat.v1.get_default_session()
+    if session is not None and session.graph is not graph:
+        session = None
+    values: dict[str, Any] = {}
+    if session is not None:
+        values = _values(graph, names, session)
+    missing = [name for name in names if name not in values]
+    if missing and initial_variables:
+        with tf.compat.v1.Session(graph=graph, config=tf.compat.v1.ConfigProto(device_count={"GPU": 0})) as scratch:
+            scratch.run(list(_initializers(graph)))
+            values |= _values(graph, missing, scratch)
+        missing = [name for name in names if name not in values]
+    if missing:
+        raise ProgramError(
+            "the fetches read variables that have no value.",
+            facts={"variables": missing},
+            hint=None if initial_variables else "Pass their session to tfs.program(…, session=…), or initial_variables=True.",
+        )
+    return {name: values[name] for name in names}
+
+
+def _values(graph: Any, names: Sequence[str], session: Any) -> dict[str, Any]:
+    """Return the values of those variables that have one."""
+    values = {}
+    for name in names:
+        try:
+            values[name] = session.run(_read(graph, name))
+        except tf.errors.FailedPreconditionError:  # what TensorFlow says of a variable without a value
+            continue
+    return values
+
+
+def _read(graph: Any, name: str) -> tf.Tensor:
+    """Return a tensor of the graph that is the variable's value."""
+    op = graph.get_operation_by_name(name)
+    if op.type != "VarHandleOp":
+        return op.outputs[0]
+    reads = [reader for reader in op.outputs[0].consumers() if reader.type == "ReadVariableOp" and not reader.control_inputs]
+    if not reads:
+        raise ProgramError(f"the fetches read a variable {name!r} whose value the graph never reads by itself.")
+    return reads[0].outputs[0]
+
+
+def _initializers(graph: Any) -> Iterator[Any]:
+    keys = tf.compat.v1.GraphKeys
+    for variable in {id(v): v for key in (keys.GLOBAL_VARIABLES, keys.LOCAL_VARIABLES) for v in graph.get_collection(key)}.values():
+        yield variable.initializer
+
+
+def _become_placeholder(node: Any) -> None:
+    """Turn a variable's handle into an input of the same name, through which its value comes."""
+    node.op = "Placeholder"
+    for key in list(node.attr):
+        del node.attr[key]
+    node.attr["dtype"].type = tf.resource.as_datatype_enum
+
+
+def _spec(node: Any) -> tf.TensorSpec:
+    return tf.TensorSpec(tf.TensorShape(node.attr["shape"].shape), tf.as_dtype(node.attr["dtype"].type), node.name)

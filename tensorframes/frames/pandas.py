@@ -1,0 +1,132 @@
+"""pandas: ``DataFrame``s. Never changed in place; shapes are noted in ``attrs``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tensorframes.blocks.cells import encode_cells
+from tensorframes.blocks.dense import unwrap_list
+from tensorframes.columns import SHAPE_KEY, Column, Schema, column_from_field, metadata_of
+from tensorframes.frames.base import AbstractMemoryFrame, Path
+from tensorframes.shapes import Shape
+
+
+def wrap_pandas(native: Any) -> PandasFrame | None:
+    """Return the adapter of a pandas DataFrame, or None if it is none."""
+    return PandasFrame(native) if isinstance(native, pd.DataFrame) else None
+
+
+class PandasFrame(AbstractMemoryFrame):
+    """A ``pandas.DataFrame``."""
+
+    def __init__(self, native: pd.DataFrame) -> None:
+        """Convert the columns; one that Arrow cannot hold means no tensor."""
+        self.native = native
+        names = [str(label) for label in native.columns]
+        arrays = [_to_arrow(native.iloc[:, position]) for position in range(len(names))]
+        shapes = native.attrs.get(SHAPE_KEY, {})
+        self.schema = Schema(tuple(_column(name, array, shapes) for name, array in zip(names, arrays, strict=True)))
+        self._arrays = dict(zip(names, arrays, strict=True))
+
+    def column(self, path: Path) -> pa.ChunkedArray:
+        """Return a column, or a struct's field."""
+        array = self._arrays[path[0]]
+        assert array is not None
+        return pa.chunked_array([pc.struct_field(array, list(path[1:])) if len(path) > 1 else array])
+
+    def append_table(self, outputs: pa.Table) -> Any:
+        """Return a frame that shares the columns and the index."""
+        columns = pd.DataFrame(_to_series(outputs), index=self.native.index)
+        return _with_shapes(pd.concat([self.native, columns], axis=1), self.native.attrs, outputs.schema)
+
+    def from_table(self, outputs: pa.Table) -> Any:
+        """Return a frame with a new index."""
+        return _with_shapes(pd.DataFrame(_to_series(outputs), index=pd.RangeIndex(outputs.num_rows)), {}, outputs.schema)
+
+    def with_shapes(self, columns: Sequence[Column]) -> Any:
+        """Return a shallow copy that notes the shapes in its ``attrs``."""
+        frame = self.native.copy(deep=False)
+        noted = {column.name: metadata_of(column)[SHAPE_KEY] for column in columns}
+        frame.attrs = {**self.native.attrs, SHAPE_KEY: {**self.native.attrs.get(SHAPE_KEY, {}), **noted}}
+        return frame
+
+
+def _column(name: str, array: pa.Array | None, shapes: Mapping[str, list[int]]) -> Column:
+    if array is None:
+        return Column(name, pa.null(), native_type="object")
+    column = column_from_field(pa.field(name, array.type, array.null_count > 0))
+    known = shapes.get(name)
+    if known and column.cell_shape is not None and column.cell_shape.accepts(Shape.of(known[1:])):
+        return column.with_cell_shape(column.cell_shape.narrow(Shape.of(known[1:])))
+    return column
+
+
+def _to_arrow(series: pd.Series) -> pa.Array | None:
+    """Convert a column; NaN stays NaN in a float column, and None, NaT and NA are nulls. None: Arrow cannot hold it."""
+    if isinstance(series.dtype, np.dtype) and series.dtype.kind in "biuf":
+        return pa.array(series.to_numpy())
+    try:
+        if series.dtype == object and _is_nested(series):
+            return encode_cells([None if _is_missing(cell) else np.asarray(cell) for cell in series])
+        array = pa.array(series, from_pandas=True)
+    except (pa.ArrowException, ValueError, TypeError):
+        return None
+    return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
+
+
+def _is_nested(series: pd.Series) -> bool:
+    """Tell whether cells are arrays of rank two or more, which Arrow does not take as they are."""
+    first = next((cell for cell in series if not _is_missing(cell)), None)
+    return isinstance(first, np.ndarray) and first.ndim > 1
+
+
+def _is_missing(cell: Any) -> bool:
+    return cell is None or cell is pd.NA or (isinstance(cell, float) and cell != cell)
+
+
+def _to_series(table: pa.Table) -> dict[str, Any]:
+    return {field.name: _to_cells(column) for field, column in zip(table.schema, table.columns, strict=True)}
+
+
+def _to_cells(column: pa.ChunkedArray) -> Any:
+    """Convert scalars as Arrow does; cells of higher rank to arrays of their own shape, all views of one buffer."""
+    if not pa.types.is_list(column.type):
+        return column.to_pandas().to_numpy()
+    cells = np.empty(len(column), dtype=object)
+    start = 0
+    for chunk in column.chunks:
+        for position, cell in enumerate(_views(chunk), start):
+            cells[position] = cell
+        start += len(chunk)
+    return cells
+
+
+def _views(array: pa.Array) -> list[np.ndarray]:
+    """Cut an array of nested lists, whose cells are rectangular, into one NumPy array for each row."""
+    per_row = np.ones(len(array), dtype=np.int64)
+    dims = []
+    while pa.types.is_list(array.type):
+        lengths, array = unwrap_list(array)
+        assert not isinstance(lengths, int)
+        starts = np.minimum(np.cumsum(per_row) - per_row, max(len(lengths) - 1, 0))
+        dims.append(np.where(per_row > 0, lengths[starts], 0) if len(lengths) else np.zeros(len(per_row), dtype=np.int64))
+        per_row = per_row * dims[-1]
+    values = array.to_numpy(zero_copy_only=False, writable=True)
+    ends = np.cumsum(per_row)
+    return [values[end - size : end].reshape(shape) for end, size, shape in zip(ends, per_row, np.stack(dims, axis=1), strict=True)]
+
+
+def _with_shapes(frame: pd.DataFrame, attrs: Mapping[str, Any], schema: pa.Schema) -> pd.DataFrame:
+    noted = {}
+    for field in schema:
+        column = column_from_field(field)
+        if column.cell_shape:
+            noted[field.name] = metadata_of(column)[SHAPE_KEY]
+    frame.attrs = {**attrs, SHAPE_KEY: {**attrs.get(SHAPE_KEY, {}), **noted}} if noted else dict(attrs)
+    return frame

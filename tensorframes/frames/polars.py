@@ -1,0 +1,72 @@
+"""polars: ``DataFrame``s. Known dimensions of arrays are noted in the type itself, as polars' ``Array``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tensorframes.columns import Column, Schema, column_from_field
+from tensorframes.frames.base import AbstractMemoryFrame, Path
+
+
+def wrap_polars(native: Any) -> PolarsFrame | None:
+    """Return the adapter of a polars DataFrame, or None if it is none."""
+    return PolarsFrame(native) if isinstance(native, pl.DataFrame) else None
+
+
+class PolarsFrame(AbstractMemoryFrame):
+    """A ``polars.DataFrame``."""
+
+    def __init__(self, native: pl.DataFrame) -> None:
+        """Read the schema from the types; a Python object means no tensor."""
+        self.native = native
+        self.schema = Schema(tuple(_column(native.get_column(name)) for name in native.columns))
+
+    def column(self, path: Path) -> pa.ChunkedArray:
+        """Return a column, or a struct's field."""
+        array = self.native.get_column(path[0]).to_arrow()
+        return pa.chunked_array([pc.struct_field(array, list(path[1:])) if len(path) > 1 else array])
+
+    def append_table(self, outputs: pa.Table) -> Any:
+        """Append the columns."""
+        return self.native.hstack(_from_arrow(outputs).get_columns())
+
+    def from_table(self, outputs: pa.Table) -> Any:
+        """Return a frame of the columns."""
+        return _from_arrow(outputs)
+
+    def with_shapes(self, columns: Sequence[Column]) -> Any:
+        """Cast lists whose length is known to fixed-size arrays."""
+        return self.native.with_columns(_as_array(self.native.get_column(column.name), column) for column in columns)
+
+
+def _column(series: pl.Series) -> Column:
+    if series.dtype == pl.Object:
+        return Column(series.name, pa.null(), native_type="object")
+    arrow = series.head(0).to_arrow().type
+    return column_from_field(pa.field(series.name, arrow, series.null_count() > 0))
+
+
+def _from_arrow(outputs: pa.Table) -> pl.DataFrame:
+    frame = pl.from_arrow(outputs)
+    assert isinstance(frame, pl.DataFrame)
+    shaped = [column for column in map(column_from_field, outputs.schema) if column.cell_shape]
+    return frame.with_columns(_as_array(frame.get_column(column.name), column) for column in shaped)
+
+
+def _as_array(series: pl.Series, column: Column) -> pl.Series:
+    dtype: Any = series.dtype
+    dims = []
+    while isinstance(dtype, pl.List | pl.Array):
+        dims.append(dtype.size if isinstance(dtype, pl.Array) else None)
+        dtype = dtype.inner
+        if len(dims) == len(column.cell_shape or ()):
+            break
+    for known in reversed(column.cell_shape or ()):
+        dtype = pl.List(dtype) if known is None else pl.Array(dtype, known)
+    shaped: pl.Series = series.cast(dtype)
+    return shaped

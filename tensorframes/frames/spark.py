@@ -1,0 +1,173 @@
+"""Spark: classic and Connect ``DataFrame``s.
+
+Only public interfaces that both have: no JVM handle, no SparkContext. Maps that keep the rows are one iterator ``arrow_udf`` over the
+columns read, so that unread columns stay in the JVM, nobody's outputs are not computed, and a filter on an output does not compute it
+twice. Maps that change the rows are ``mapInArrow``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  (its name in Spark's own documentation)
+from pyspark.sql import types as T  # noqa: N812
+from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+from pyspark.sql.pandas.types import to_arrow_type
+
+from tensorframes.columns import Column, Schema, column_from_field, metadata_of, split_lists
+from tensorframes.device import configure_worker
+from tensorframes.dtypes import BY_NAME, is_bytes
+from tensorframes.frames.base import AbstractFrame, BlockFunction, Path, Task, positional_names
+
+
+def wrap_spark(native: Any) -> SparkFrame | None:
+    """Return the adapter of a Spark DataFrame, or None if it is none."""
+    return SparkFrame(native) if isinstance(native, DataFrame) else None
+
+
+class SparkFrame(AbstractFrame):
+    """A ``pyspark.sql.DataFrame``, classic or Connect."""
+
+    def __init__(self, native: DataFrame) -> None:
+        """Read the schema; nothing runs."""
+        self.native = native
+        folds_case = native.sparkSession.conf.get("spark.sql.caseSensitive") != "true"
+        self.schema = Schema(tuple(map(_column, native.schema)), on_spark=True, folds_case=folds_case)
+
+    def append(self, reads: Sequence[Path], outputs: Sequence[Column], function: BlockFunction) -> Any:
+        """Compute all outputs in one struct, then take it apart."""
+        names = positional_names(len(outputs))
+        fields = [T.StructField(name, _spark_type(column)) for name, column in zip(names, outputs, strict=True)]
+        packed = _unused("tensorframes", self.native.columns)
+        # asNondeterministic keeps Spark from copying the call into a filter or a later projection, which would run it twice.
+        run = _struct_function(function, T.StructType(fields), len(reads))
+        call = arrow_udf(run, T.StructType(fields), ArrowUDFType.SCALAR_ITER).asNondeterministic()  # type: ignore[call-overload]
+        widened = self.native.select("*", call(*map(_path_column, reads)).alias(packed))
+        taken = [
+            F.col(packed).getField(name).alias(column.name, metadata=_metadata(column)) for name, column in zip(names, outputs, strict=True)
+        ]
+        return widened.select("*", *taken).drop(packed)
+
+    def replace(self, reads: Sequence[Path], outputs: Sequence[Column], function: BlockFunction) -> Any:
+        """Compute the outputs from the columns read."""
+        schema = T.StructType([T.StructField(c.name, _spark_type(c), True, _metadata(c)) for c in outputs])
+        return self._read(reads).mapInArrow(_batch_function(function, _arrow_types(schema)), schema)
+
+    def with_shapes(self, columns: Sequence[Column]) -> Any:
+        """Note the shapes in the columns' metadata; what else it says is kept."""
+        known = {column.name: column for column in columns}
+        return self.native.select(
+            *(
+                _path_column((field.name,)).alias(field.name, metadata={**field.metadata, **_metadata(known[field.name])})
+                if field.name in known
+                else _path_column((field.name,))
+                for field in self.native.schema
+            )
+        )
+
+    def gather(self, reads: Sequence[Path], task: Task, rows: int | None = None) -> list[bytes]:
+        """Run the task in every partition and collect what each gave."""
+        frame = self._read(reads)
+        collected = (frame if rows is None else frame.limit(rows)).mapInArrow(_task_function(task), "found binary").collect()
+        return [bytes(row.found) for row in collected]
+
+    def _read(self, reads: Sequence[Path]) -> DataFrame:
+        names = positional_names(len(reads))
+        columns = (_path_column(path).alias(name) for path, name in zip(reads, names, strict=True))
+        read: DataFrame = self.native.select(*columns)
+        return read
+
+
+def _struct_function(function: BlockFunction, struct: T.StructType, count: int) -> Callable[[Iterator[Any]], Iterator[pa.Array]]:
+    """Return the worker function of an iterator ``arrow_udf``, to which Spark passes one array bare and several as a tuple."""
+    wanted = to_arrow_type(struct)
+    names = positional_names(count)
+
+    def apply(batches: Iterator[Any]) -> Iterator[pa.Array]:
+        configure_worker()
+        for outputs in function(pa.RecordBatch.from_arrays([batch] if count == 1 else list(batch), names) for batch in batches):
+            arrays = [array.cast(field.type) for array, field in zip(outputs.columns, wanted, strict=True)]
+            yield pa.StructArray.from_arrays(arrays, fields=list(wanted))
+
+    return apply
+
+
+def _batch_function(function: BlockFunction, types: Sequence[pa.Field]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def apply(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        configure_worker()
+        for outputs in function(batches):
+            arrays = [array.cast(field.type) for array, field in zip(outputs.columns, types, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=pa.schema(types))
+
+    return apply
+
+
+def _task_function(task: Task) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def apply(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch([pa.array([task(iter(batches))], type=pa.binary())], names=["found"])
+
+    return apply
+
+
+def _column(field: T.StructField) -> Column:
+    """Read a column; types that Arrow cannot hold, and user-defined ones, mean no tensor."""
+    kind = field.dataType.typeName()
+    if isinstance(field.dataType, T.UserDefinedType | T.VariantType):
+        return Column(field.name, pa.null(), field.nullable, native_type=kind)
+    try:
+        arrow = pa.field(field.name, to_arrow_type(field.dataType), field.nullable)
+    except Exception:  # PySpark raises its own error for each type it cannot convert, and these are no tensors
+        return Column(field.name, pa.null(), field.nullable, native_type=kind)
+    column = column_from_field(arrow.with_metadata({"SPARK::metadata::json": json.dumps(field.metadata)}))
+    if isinstance(field.dataType, T.DecimalType):
+        kind = field.dataType.simpleString()
+    if isinstance(field.dataType, T.StructType):
+        fields = tuple(map(_column, field.dataType.fields))
+        return Column(field.name, column.arrow, field.nullable, fields=fields, native_type=kind)
+    return Column(field.name, column.arrow, field.nullable, column.dtype, column.cell_shape, native_type=kind)
+
+
+_SPARK_TYPES = {
+    "boolean": T.BooleanType(),
+    "byte": T.ByteType(),
+    "short": T.ShortType(),
+    "int": T.IntegerType(),
+    "long": T.LongType(),
+    "float": T.FloatType(),
+    "double": T.DoubleType(),
+    "string": T.StringType(),
+}
+
+
+def _spark_type(column: Column) -> T.DataType:
+    assert column.dtype is not None
+    leaf, shape = split_lists(column.arrow)
+    name = BY_NAME[column.dtype].spark
+    assert name is not None
+    kind: T.DataType = T.BinaryType() if is_bytes(leaf) else _SPARK_TYPES[name]
+    for _ in shape:
+        kind = T.ArrayType(kind)
+    return kind
+
+
+def _arrow_types(schema: T.StructType) -> list[pa.Field]:
+    return [pa.field(field.name, to_arrow_type(field.dataType)) for field in schema]
+
+
+def _metadata(column: Column) -> dict[str, Any]:
+    return metadata_of(column) if column.cell_shape else {}
+
+
+def _path_column(path: Path) -> Any:
+    return F.col(".".join("`" + name.replace("`", "``") + "`" for name in path))
+
+
+def _unused(name: str, taken: Sequence[str]) -> str:
+    lowered = {other.lower() for other in taken}
+    while name.lower() in lowered:
+        name += "_"
+    return name

@@ -1,0 +1,267 @@
+"""Plans: all that can be decided about a job before there is data.
+
+Program × Schema × feeds → Plan, or the error. Every naming rule and every check that schemas suffice for lives here, once. Touches no
+data. The one law: what a plan says, the runner does, without asking again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tensorframes.columns import Column, Schema, TensorType, list_type
+from tensorframes.device import check_device
+from tensorframes.dtypes import BY_NAME, can_cast, stored_dtype
+from tensorframes.errors import ColumnError, DTypeError, ProgramError, ShapeError
+from tensorframes.feeds import Constant, Feed, feed_type, resolve_feeds
+from tensorframes.programs import Port, Program
+from tensorframes.shapes import Shape
+
+_CAST_HINT = "Cast the column, or feed another one with feed_dict={{{name!r}: …}}."
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnInput:
+    """An input that a column feeds.
+
+    Attributes:
+        name: the input's name.
+        column: the column's name, for messages.
+        read: which of the plan's reads it is.
+        cell_shape: what is known of a cell's shape, from the column and from the program.
+        cast: the dtype that the program declares, where the column's is another.
+    """
+
+    name: str
+    column: str
+    read: int
+    cell_shape: Shape
+    cast: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a job does, decided.
+
+    Attributes:
+        verb: the public function, for messages.
+        program: what is called.
+        inputs: one source for each of the program's inputs, in order.
+        reads: the columns (or paths into structs) that are read, each once.
+        outputs: the columns that come out, in order.
+        keep_rows: whether each block must give as many rows as it has.
+        block_rows: rows of a block; None: as they come.
+        device: "auto", "cpu" or "gpu".
+    """
+
+    verb: str
+    program: Program
+    inputs: tuple[ColumnInput | Constant, ...]
+    reads: tuple[tuple[str, ...], ...]
+    outputs: tuple[Column, ...]
+    keep_rows: bool
+    block_rows: int | None
+    device: str
+
+    @property
+    def constants(self) -> list[str]:
+        """Names of the inputs that are the same for every block."""
+        return [name for name, source in zip(self.program.inputs, self.inputs, strict=True) if isinstance(source, Constant)]
+
+
+def plan_map(
+    verb: str,
+    program: Program,
+    schema: Schema,
+    feed_dict: Any,
+    *,
+    rowwise: bool = False,
+    keep_inputs: bool = True,
+    block_rows: int | None = None,
+    device: str = "auto",
+) -> Plan:
+    """Decide a map.
+
+    Args:
+        verb: the public function.
+        program: takes and gives blocks, or rows.
+        schema: the frame's columns.
+        feed_dict: where inputs come from.
+        rowwise: whether the program takes one row.
+        keep_inputs: whether the frame's columns stay beside the outputs, which then need as many rows.
+        block_rows: rows of a block.
+        device: where to run.
+
+    Raises:
+        ColumnError: a column is missing, or an output's name is taken.
+        DTypeError: an input's or output's dtype does not fit.
+        ShapeError: an input's or output's shape does not fit.
+        ProgramError: the program reads no column, or an option is wrong.
+    """
+    check_block_rows(block_rows)
+    check_device(device)
+    sources = resolve_feeds(list(program.inputs), (), feed_dict, schema)
+    reads: dict[tuple[str, ...], int] = {}
+    inputs: list[ColumnInput | Constant] = []
+    for port in program.input_ports:
+        source = sources[port.name]
+        if isinstance(source, Constant):
+            inputs.append(fit_constant(port, source))
+        else:
+            inputs.append(_plan_input(port, source, program, schema, reads, rowwise=rowwise, block_rows=block_rows))
+    if not reads:
+        raise ProgramError(
+            "the program reads no column, so that it has no rows to map.",
+            facts={"inputs": [str(port) for port in program.input_ports], "columns": schema.facts},
+        )
+    outputs = tuple(
+        _plan_output(
+            port,
+            program,
+            schema,
+            rowwise=rowwise,
+            fixed_rows=block_rows if keep_inputs else None,
+            keep_inputs=keep_inputs,
+        )
+        for port in program.output_ports
+    )
+    _check_names([port.name for port in program.output_ports], schema, keep_inputs)
+    return Plan(verb, program, tuple(inputs), tuple(reads), outputs, keep_inputs, block_rows, device)
+
+
+def check_block_rows(block_rows: int | None) -> None:
+    """Raise unless `block_rows` is None or a positive integer."""
+    if block_rows is not None and (isinstance(block_rows, bool) or not isinstance(block_rows, int | np.integer) or block_rows < 1):
+        raise ProgramError(f"block_rows is {block_rows!r}, but a positive integer or None is wanted.")
+
+
+def fit_constant(port: Port, constant: Constant) -> Constant:
+    """Cast a constant to what its input declares; any cast that keeps each value, and those that columns get, are allowed.
+
+    Raises:
+        DTypeError: a value does not fit.
+        ShapeError: the shape does not fit.
+    """
+    if port.type.shape is not None and not port.type.shape.accepts(constant.type.shape or ()):
+        raise ShapeError(f"input {port.name!r} wants {port.type} but the constant for it is {constant.type}.")
+    if port.type.dtype == constant.type.dtype:
+        return constant
+    refusal = DTypeError(f"input {port.name!r} wants {port.type} but the constant for it is {constant.type}.")
+    if "string" in (port.type.dtype, constant.type.dtype) or port.type.dtype not in BY_NAME or isinstance(constant.data, tuple):
+        raise refusal
+    values = np.frombuffer(constant.data, dtype=BY_NAME[constant.type.dtype].numpy).reshape(constant.type.shape or ())
+    with np.errstate(all="ignore"):
+        cast = values.astype(BY_NAME[port.type.dtype].numpy)
+    exact = values.dtype.kind in "biu" and cast.dtype.kind in "biu" and np.array_equal(cast, values)
+    if not exact and not (can_cast(constant.type.dtype, port.type.dtype) and np.array_equal(np.isfinite(cast), np.isfinite(values))):
+        raise refusal
+    return Constant(TensorType(port.type.dtype, constant.type.shape), cast.tobytes())
+
+
+def _plan_input(
+    port: Port,
+    feed: Feed,
+    program: Program,
+    schema: Schema,
+    reads: dict[tuple[str, ...], int],
+    *,
+    rowwise: bool,
+    block_rows: int | None,
+) -> ColumnInput:
+    path, column = schema.resolve(feed.column)
+    held = feed_type(port.name, column, rowwise=rowwise)
+    assert held.shape is not None
+    assert column.cell_shape is not None
+    facts = _both_sides(program, schema)
+    sentence = f"input {port.name!r} wants {port.type} but column {feed.column!r} holds {held}."
+    if port.type.dtype not in BY_NAME or not can_cast(held.dtype, port.type.dtype):
+        raise DTypeError(sentence, facts=facts, hint=_CAST_HINT.format(name=port.name))
+    known = column.cell_shape
+    if port.type.shape is not None:
+        rows = port.type.shape[:1]
+        if not port.type.shape.accepts(held.shape):
+            raise ShapeError(sentence, facts=facts, hint=_other_verb(port.type.shape, held.shape, rowwise))
+        if not rowwise and rows[0] is not None and rows[0] != block_rows:
+            raise ShapeError(
+                f"input {port.name!r} wants blocks of {rows[0]} rows, but blocks may have any number.",
+                facts=facts,
+                hint=f"Pass block_rows={rows[0]} if their number divides by {rows[0]} in every partition.",
+            )
+        known = (held.shape if rowwise else Shape(held.shape[1:])).narrow(port.type.shape if rowwise else port.type.shape[1:])
+    cast = None if held.dtype == port.type.dtype else port.type.dtype
+    return ColumnInput(port.name, feed.column, reads.setdefault(path, len(reads)), known, cast)
+
+
+def _plan_output(port: Port, program: Program, schema: Schema, *, rowwise: bool, fixed_rows: int | None, keep_inputs: bool) -> Column:
+    facts = {"outputs": [str(output) for output in program.output_ports]}
+    dtype = stored_dtype(port.type.dtype, on_spark=schema.on_spark)
+    if dtype is None:
+        raise DTypeError(
+            f"output {port.name!r} is {port.type}, which no column holds.",
+            facts=facts,
+            hint=_dtype_hint(port.type.dtype),
+        )
+    shape = port.type.shape
+    if shape is None:
+        raise ShapeError(
+            f"output {port.name!r} has an unknown rank, but a column has one.",
+            facts=facts,
+            hint="Give it one with tf.ensure_shape.",
+        )
+    if not rowwise:
+        if not shape:
+            raise ShapeError(
+                f"output {port.name!r} is {port.type}, which has no row dimension.",
+                facts=facts,
+                hint="reduce_blocks folds a frame to one value; with trim=True an output may have any number of rows, such as [1].",
+            )
+        if keep_inputs and shape[0] is not None and shape[0] != fixed_rows:
+            raise ShapeError(
+                f"output {port.name!r} is {port.type}: {shape[0]} rows for every block, but one for each of its rows is wanted.",
+                facts=facts,
+                hint="With trim=True an output may have any number of rows.",
+            )
+        shape = Shape(shape[1:])
+    leaf = pa.binary() if port.name in program.binary else BY_NAME[dtype].arrow
+    if port.name in program.binary and dtype != "string":
+        raise DTypeError(f"binary= names output {port.name!r}, which is {port.type} and no string.", facts=facts)
+    return Column(port.name, list_type(leaf, len(shape)), True, dtype, shape)
+
+
+def _check_names(names: Sequence[str], schema: Schema, keep_inputs: bool) -> None:
+    for position, name in enumerate(names):
+        taken = schema.taken(name) if keep_inputs else None
+        if taken is not None:
+            raise ColumnError(
+                f"output {name!r} has the name of a column.",
+                facts={"outputs": list(names), "columns": schema.facts},
+                hint="Rename the output by a dict: {'new_name': fetch}.",
+            )
+        earlier = Schema(tuple(Column(other, pa.null()) for other in names[:position]), folds_case=schema.folds_case).taken(name)
+        if earlier is not None:
+            raise ColumnError(
+                f"outputs {earlier!r} and {name!r} would be one column: the session ignores case.",
+                facts={"outputs": list(names)},
+            )
+
+
+def _both_sides(program: Program, schema: Schema) -> dict[str, list[str]]:
+    return {"inputs": [str(port) for port in program.input_ports], "columns": schema.facts}
+
+
+def _other_verb(wanted: Shape, held: Shape, rowwise: bool) -> str | None:
+    if not rowwise and wanted.accepts(held[1:]):
+        return "The program takes one row; map_rows maps it over rows."
+    if rowwise and wanted.accepts((None, *held)):
+        return "The program takes a block; map_blocks maps it over blocks."
+    return None
+
+
+def _dtype_hint(dtype: str) -> str | None:
+    if dtype.startswith("complex"):
+        return "Return its tf.math.real and tf.math.imag parts."
+    return "Return tf.cast(…, tf.int64) or tf.cast(…, tf.float64) of it." if dtype == "uint64" else None

@@ -1,0 +1,343 @@
+"""Programs: TensorFlow computations as frozen values.
+
+Knows TensorFlow; knows no frames and no columns beyond the names and types of a signature. The one law: a program is bytes, and
+equal computations have equal digests, so that a process loads each one once, whoever brings it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import tensor_pb2
+from tensorflow.python.eager import context  # there is no public way to register a FunctionDef
+
+from tensorframes.columns import TensorType
+from tensorframes.digest import digest_graph
+from tensorframes.errors import ProgramError
+from tensorframes.shapes import Shape
+from tensorframes.tensors import eagerly
+
+LOADED_BYTES = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """One input or output of a program.
+
+    Attributes:
+        name: its name in the signature.
+        type: dtype and shape.
+        tensor: the tensor's name in the graph.
+    """
+
+    name: str
+    type: TensorType
+    tensor: str = field(compare=False)
+
+    def __str__(self) -> str:
+        """Print as ``x: float64[?]``."""
+        return f"{self.name}: {self.type}"
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """A value that the graph reads from outside: a variable's or a captured tensor's.
+
+    Attributes:
+        tensor: the placeholder in the graph that stands for it.
+        dtype: the value's dtype.
+        shape: the value's shape.
+        data: the value, as a serialised ``TensorProto``.
+        is_variable: whether the graph reads it through a variable's handle.
+    """
+
+    tensor: str
+    dtype: str
+    shape: tuple[int, ...]
+    data: bytes = field(repr=False)
+    is_variable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A TensorFlow computation with named inputs and named outputs: frozen, picklable, comparable by what it computes.
+
+    Made by `tensorframes.program` and by every verb. Called with tensors or arrays, by position or by name, it computes in this
+    process and gives tensors in the structure of its fetches.
+
+    Attributes:
+        input_ports: the inputs, in order.
+        output_ports: the outputs, in order.
+        digest: SHA-256 of the computation; no generated name enters it.
+        binary: string outputs that are bytes, not text.
+        structure: what a call gives: "bare" for one tensor, else "list" or "dict".
+        graph: the serialised GraphDef.
+        captures: values of variables and captured tensors.
+        controls: operations that must run for their side effects.
+
+    Example:
+        >>> import tensorflow as tf, tensorframes as tfs
+        >>> tfs.program(lambda x: {"z": x + 3}, signature={"x": tf.TensorSpec([None], tf.float64)})
+        Program(x: float64[?]) -> (z: float64[?])
+    """
+
+    input_ports: tuple[Port, ...]
+    output_ports: tuple[Port, ...]
+    digest: str
+    binary: frozenset[str] = frozenset()
+    structure: str = "dict"
+    graph: bytes = field(repr=False, compare=False, default=b"")
+    captures: tuple[Capture, ...] = field(repr=False, compare=False, default=())
+    controls: tuple[str, ...] = field(repr=False, compare=False, default=())
+
+    @property
+    def inputs(self) -> dict[str, TensorType]:
+        """Input name → dtype and shape."""
+        return {port.name: port.type for port in self.input_ports}
+
+    @property
+    def outputs(self) -> dict[str, TensorType]:
+        """Output name → dtype and shape."""
+        return {port.name: port.type for port in self.output_ports}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the graph and of all captured values."""
+        return len(self.graph) + sum(len(capture.data) for capture in self.captures)
+
+    def __repr__(self) -> str:
+        """Print as ``Program(x: float64[?, 100]) -> (z: float64[?])``."""
+        return f"Program({', '.join(map(str, self.input_ports))}) -> ({', '.join(map(str, self.output_ports))})"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute in this process.
+
+        Args:
+            args: tensors or arrays, in the order of the inputs.
+            kwargs: the same by name.
+
+        Returns:
+            One tensor where the fetches were one, else a list or a dict of them.
+
+        Raises:
+            ProgramError: an input is missing, unknown, or given twice.
+        """
+        given = dict(zip(self.inputs, args, strict=False))
+        if len(args) > len(self.input_ports) or given.keys() & kwargs.keys() or {*given, *kwargs} != self.inputs.keys():
+            raise ProgramError(
+                f"{self} is called with {len(args)} positional and {sorted(kwargs)} named inputs, but it wants {list(self.inputs)}."
+            )
+        given |= kwargs
+        with eagerly():
+            feeds = [tf.convert_to_tensor(given[port.name], port.type.dtype) for port in self.input_ports]
+            return pack(self.structure, self.outputs, load(self)(feeds))
+
+
+Loaded = Callable[[Sequence[tf.Tensor]], list[tf.Tensor]]
+
+
+def pack(structure: str, names: Iterable[str], values: Sequence[Any]) -> Any:
+    """Arrange outputs as the fetches were: one bare value, a list or a dict."""
+    if structure == "bare":
+        return values[0]
+    return list(values) if structure == "list" else dict(zip(names, values, strict=True))
+
+
+class ProgramCache:
+    """The programs that this process has loaded, by digest; the least recently used go when there are too many bytes.
+
+    Attributes:
+        loads: how many programs have been loaded since the process began.
+    """
+
+    def __init__(self, limit: int = LOADED_BYTES) -> None:
+        """Start empty; `limit` is in bytes of program."""
+        self.loads = 0
+        self._limit = limit
+        self._held: OrderedDict[str, tuple[Loaded, int]] = OrderedDict()
+        self._lock = threading.RLock()
+
+    def get(self, program: Program) -> Loaded:
+        """Return the loaded program, loading it if this process does not hold it."""
+        with self._lock:
+            if program.digest not in self._held:
+                self._held[program.digest] = _load(program), program.nbytes
+                self.loads += 1
+                while len(self._held) > 1 and sum(size for _, size in self._held.values()) > self._limit:
+                    self._held.popitem(last=False)
+            self._held.move_to_end(program.digest)
+            return self._held[program.digest][0]
+
+
+CACHE = ProgramCache()
+
+
+def load(program: Program) -> Loaded:
+    """Return the program as a function of eager tensors in the order of its inputs, loaded once per process."""
+    return CACHE.get(program)
+
+
+def _load(program: Program) -> Loaded:
+    with eagerly():
+        specs = [tf.TensorSpec(_tf_shape(port.type.shape), port.type.dtype) for port in program.input_ports]
+        concrete = tf.function(graph_function(program), input_signature=specs, autograph=False).get_concrete_function()
+    return lambda feeds: concrete(*feeds)
+
+
+def graph_function(program: Program) -> Callable[..., list[tf.Tensor]]:
+    """Return a Python function that puts the program's graph into the graph being traced.
+
+    Variables are created at once and live as long as the function.
+    """
+    graph = register_functions(tf.compat.v1.GraphDef.FromString(program.graph))
+    held = [_restore_capture(capture) for capture in program.captures]
+    outputs = [port.tensor for port in program.output_ports]
+
+    def call(*inputs: tf.Tensor) -> list[tf.Tensor]:
+        feeds = {port.tensor: tensor for port, tensor in zip(program.input_ports, inputs, strict=True)}
+        feeds |= {capture.tensor: capture_value(value) for capture, value in zip(program.captures, held, strict=True)}
+        found = tf.graph_util.import_graph_def(graph, input_map=feeds, return_elements=[*outputs, *program.controls], name="")
+        with tf.control_dependencies(found[len(outputs) :]):
+            return [tf.identity(tensor) for tensor in found[: len(outputs)]]
+
+    return call
+
+
+_REGISTERED = itertools.count()
+
+
+def register_functions(graph: Any) -> Any:
+    """Make a graph's nested functions known to this process, under names that no other graph's have.
+
+    Importing a GraphDef alone does not do it: the functions inside would not be found when it runs. Their generated names, such as
+    ``__inference_f_12``, mean another function in another process, so that they are replaced.
+
+    Returns:
+        The same graph, changed in place.
+    """
+    suffix = f"_{next(_REGISTERED)}"
+    names = {function.signature.name: function.signature.name + suffix for function in graph.library.function}
+    for node in (node for body in (graph.node, *(function.node_def for function in graph.library.function)) for node in body):
+        node.op = names.get(node.op, node.op)
+        for attr in node.attr.values():
+            for called in (attr.func, *attr.list.func) if attr.HasField("func") else attr.list.func:
+                called.name = names.get(called.name, called.name)
+    for function in graph.library.function:
+        function.signature.name = names[function.signature.name]
+        context.context().add_function_def(function)
+    return graph
+
+
+def capture_value(value: Any) -> tf.Tensor:
+    """Return a variable's handle, or an eager tensor, as a tensor of the graph being traced, which notes where it came from."""
+    tracing = tf.compat.v1.get_default_graph()
+    if not isinstance(value, tf.Variable):
+        return tracing.capture(value)
+    tracing.watch_variable(value)
+    return tracing.capture(value.handle)
+
+
+def freeze(
+    concrete: Any,
+    input_names: Sequence[str],
+    output_names: Sequence[str],
+    *,
+    structure: str = "dict",
+    binary: Iterable[str] = (),
+) -> Program:
+    """Freeze a ConcreteFunction whose flat inputs and outputs have the given names.
+
+    Raises:
+        ProgramError: the function reads something that cannot leave this process, such as a lookup table or a Python function.
+    """
+    graph = concrete.graph
+    graph_def = graph.as_graph_def()
+    check_shippable(graph_def)
+    inside = [tensor.name for tensor in concrete.inputs[len(input_names) :]]
+    captures = tuple(_freeze_capture(name, value, graph) for name, value in zip(inside, concrete.captured_inputs, strict=True))
+    input_ports = tuple(map(_port, input_names, concrete.inputs[: len(input_names)]))
+    output_ports = tuple(map(_port, output_names, concrete.outputs))
+    controls = tuple(op.name for op in graph.control_outputs)
+    digest = hashlib.sha256(
+        digest_graph(graph_def, [tensor.name for tensor in concrete.inputs], [port.tensor for port in output_ports], controls).encode()
+    )
+    for capture in captures:
+        digest.update(f"{capture.dtype}{capture.shape}{capture.is_variable}{len(capture.data)}".encode())
+        digest.update(capture.data)
+    return Program(
+        input_ports,
+        output_ports,
+        digest.hexdigest(),
+        frozenset(binary),
+        structure,
+        graph_def.SerializeToString(),
+        captures,
+        controls,
+    )
+
+
+_BOUND_TO_PROCESS = {
+    "PyFunc": "a Python function",
+    "PyFuncStateless": "a Python function",
+    "EagerPyFunc": "a Python function",
+    "IteratorGetNext": "a dataset's iterator",
+}
+
+
+def check_shippable(graph: Any) -> None:
+    """Raise if a graph holds an operation that only works in the process that built it.
+
+    Raises:
+        ProgramError: names the operation.
+    """
+    bodies = [graph.node, *(function.node_def for function in graph.library.function)]
+    for node in (node for body in bodies for node in body):
+        if node.op in _BOUND_TO_PROCESS:
+            raise ProgramError(
+                f"the program calls {_BOUND_TO_PROCESS[node.op]} (operation {node.name!r} of type {node.op}), "
+                "which cannot leave the process that made it."
+            )
+
+
+def tensor_type(tensor: tf.Tensor | tf.TensorSpec) -> TensorType:
+    """Return the type of a tensor or of its spec."""
+    return TensorType(tensor.dtype.base_dtype.name, _shape(tensor.shape))
+
+
+def _port(name: str, tensor: tf.Tensor) -> Port:
+    return Port(name, tensor_type(tensor), tensor.name)
+
+
+def _shape(shape: tf.TensorShape) -> Shape | None:
+    return None if shape.rank is None else Shape(shape.as_list())
+
+
+def _tf_shape(shape: Shape | None) -> tf.TensorShape:
+    return tf.TensorShape(shape)
+
+
+def _freeze_capture(name: str, value: Any, graph: Any) -> Capture:
+    if value.dtype != tf.resource:
+        array, is_variable = value.numpy(), False
+    else:
+        variables = [variable for variable in graph.variables if variable.handle is value]
+        if not variables:
+            raise ProgramError(
+                f"the program reads a resource {name!r} that is no variable, such as a lookup table or an iterator.",
+            )
+        array, is_variable = variables[0].numpy(), True
+    proto = tf.make_tensor_proto(array, dtype=(variables[0] if is_variable else value).dtype)
+    return Capture(name, tf.as_dtype(proto.dtype).name, np.shape(array), proto.SerializeToString(), is_variable)
+
+
+def _restore_capture(capture: Capture) -> Any:
+    value = tf.constant(tf.make_ndarray(tensor_pb2.TensorProto.FromString(capture.data)))
+    return tf.Variable(value, dtype=capture.dtype, trainable=False) if capture.is_variable else value

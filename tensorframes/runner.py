@@ -1,0 +1,187 @@
+"""The runner: a Plan → a picklable function over Arrow batches, which runs in the worker.
+
+Knows blocks and programs; decides nothing. The one law: for each block, encode(call(decode(block))).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import tensorflow as tf
+
+from tensorframes.blocks.cells import Cells, decode_cells
+from tensorframes.blocks.dense import decode_dense, encode_dense
+from tensorframes.blocks.rebatch import rebatch
+from tensorframes.blocks.scalars import cast_values, even_rows
+from tensorframes.columns import Column
+from tensorframes.device import place
+from tensorframes.dtypes import BY_NAME
+from tensorframes.errors import ProgramError, ShapeError, TensorFramesError
+from tensorframes.feeds import Constant
+from tensorframes.plan import ColumnInput, Plan
+from tensorframes.programs import load
+from tensorframes.tensors import eagerly, to_array, to_tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """Runs a plan over batches of the columns that it reads, in the order of its reads; gives batches of its outputs.
+
+    Attributes:
+        plan: what to do.
+        rowwise: whether rows may differ in shape; rows of one shape are then run together.
+    """
+
+    plan: Plan
+    rowwise: bool = False
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run over the consecutive batches of one partition, a block at a time."""
+        return map(self.run, self.blocks(batches))
+
+    def blocks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Divide batches into the plan's blocks."""
+        return rebatch(batches, self.plan.block_rows)
+
+    def run(self, block: pa.RecordBatch) -> pa.RecordBatch:
+        """Run over one block of at least one row.
+
+        Raises:
+            TensorFramesError: names verb, input, column, row of the block, wanted and held.
+        """
+        try:
+            with eagerly():
+                arrays = self._run_rows(block) if self.rowwise else self._run_block(block)
+        except TensorFramesError as error:
+            error.verb = error.verb or self.plan.verb
+            raise
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the outputs."""
+        return pa.schema([pa.field(column.name, column.arrow, column.nullable) for column in self.plan.outputs])
+
+    def _run_block(self, block: pa.RecordBatch) -> list[pa.Array]:
+        return self._compute([_feed(source, block) for source in self.plan.inputs], block.num_rows)
+
+    def _run_rows(self, block: pa.RecordBatch) -> list[pa.Array]:
+        cells = [_decode_cells(source, block) for source in self.plan.inputs]
+        groups = _rows_by_shape([cell.shapes for cell in cells if isinstance(cell, Cells)], block.num_rows)
+        parts = [
+            self._compute([_gather(cell, source, rows) for cell, source in zip(cells, self.plan.inputs, strict=True)], len(rows))
+            for rows in groups
+        ]
+        if len(parts) == 1:
+            return parts[0]
+        order = pa.array(np.argsort(np.concatenate(groups), kind="stable"))
+        return [pa.concat_arrays(list(arrays)).take(order) for arrays in zip(*parts, strict=True)]
+
+    def _compute(self, feeds: list[tf.Tensor], rows: int) -> list[pa.Array]:
+        outputs = [to_array(tensor) for tensor in self._call(feeds, rows)]
+        if self.plan.keep_rows:
+            for column, values in zip(self.plan.outputs, outputs, strict=True):
+                check_rows(column.name, len(values), rows)
+        else:
+            check_same_rows(self.plan.outputs, outputs)
+        return [_encode(column, values) for column, values in zip(self.plan.outputs, outputs, strict=True)]
+
+    def _call(self, feeds: list[tf.Tensor], rows: int) -> list[tf.Tensor]:
+        loaded = load(self.plan.program)
+        try:
+            with place(self.plan.device):
+                return loaded(feeds)
+        except tf.errors.OpError as error:
+            raise ProgramError(
+                f"the program failed on a block of {rows} rows: {type(error).__name__}: {error.message.strip()}",
+                facts={"inputs": [_fed(name, source) for name, source in zip(self.plan.program.inputs, self.plan.inputs, strict=True)]},
+            ) from error
+
+
+def run_blocks(plan: Plan) -> Runner:
+    """Return the function that runs a plan whose program takes blocks."""
+    return Runner(plan)
+
+
+def run_rows(plan: Plan) -> Runner:
+    """Return the function that runs a plan whose program takes any number of rows of one shape."""
+    return Runner(plan, rowwise=True)
+
+
+def constant_tensor(constant: Constant) -> tf.Tensor:
+    """Return a constant as a tensor."""
+    shape = constant.type.shape
+    assert shape is not None
+    if isinstance(constant.data, tuple):
+        return tf.constant(list(constant.data), dtype=tf.string, shape=shape)
+    if constant.type.dtype == "bfloat16":
+        return tf.bitcast(to_tensor(np.frombuffer(constant.data, dtype=np.uint16).reshape(shape)), tf.bfloat16)
+    return to_tensor(np.frombuffer(constant.data, dtype=BY_NAME[constant.type.dtype].numpy).reshape(shape))
+
+
+def check_rows(output: str, held: int, wanted: int) -> None:
+    """Raise unless an output has a row for each row of the block."""
+    if held != wanted:
+        raise ShapeError(
+            f"output {output!r} has {held} rows but the block has {wanted}.",
+            hint="With trim=True an output may have any number of rows.",
+        )
+
+
+def check_same_rows(columns: tuple[Column, ...], outputs: list[np.ndarray]) -> None:
+    """Raise unless all outputs of a block have the same number of rows."""
+    if len({len(values) for values in outputs}) > 1:
+        held = [f"{column.name}: {len(values)}" for column, values in zip(columns, outputs, strict=True)]
+        raise ShapeError("the outputs of a block have different numbers of rows.", facts={"rows": held})
+
+
+def _feed(source: ColumnInput | Constant, block: pa.RecordBatch) -> tf.Tensor:
+    return constant_tensor(source) if isinstance(source, Constant) else to_tensor(_decode_block(source, block))
+
+
+def _decode_block(source: ColumnInput, block: pa.RecordBatch) -> np.ndarray:
+    values = decode_dense(block.column(source.read), source.column, source.cell_shape)
+    if source.cast is None:
+        return values
+    return cast_values(values, source.cast, source.name, source.column, even_rows(math.prod(values.shape[1:])))
+
+
+def _decode_cells(source: ColumnInput | Constant, block: pa.RecordBatch) -> Cells | np.ndarray | tf.Tensor:
+    """Decode what rows of different shapes are gathered from: cells, a dense block where the shape is known, or a constant."""
+    if isinstance(source, Constant):
+        return constant_tensor(source)
+    if None in source.cell_shape:
+        return decode_cells(block.column(source.read), source.column, source.cell_shape, source.cast, source.name)
+    return _decode_block(source, block)
+
+
+def _rows_by_shape(shapes: list[np.ndarray], rows: int) -> list[np.ndarray]:
+    """Return the rows of each combination of shapes."""
+    together = np.hstack(shapes) if shapes else np.empty((rows, 0), dtype=np.int64)
+    if (together == together[0]).all():
+        return [np.arange(rows)]
+    _, which, counts = np.unique(together, axis=0, return_inverse=True, return_counts=True)
+    return np.split(np.argsort(which.reshape(-1), kind="stable"), np.cumsum(counts)[:-1])
+
+
+def _gather(cells: Cells | np.ndarray | tf.Tensor, source: ColumnInput | Constant, rows: np.ndarray) -> tf.Tensor:
+    if isinstance(source, Constant):
+        return cells
+    if isinstance(cells, Cells):
+        whole = len(rows) == len(cells.shapes)
+        return to_tensor(cells.values.reshape(len(rows), *cells.shapes[0]) if whole else cells.take(rows))
+    return to_tensor(cells if len(rows) == len(cells) else cells[rows])
+
+
+def _encode(column: Column, values: np.ndarray) -> pa.Array:
+    assert column.dtype is not None
+    wanted = BY_NAME[column.dtype].numpy
+    return encode_dense(values if values.dtype == wanted else values.astype(wanted), column.arrow, column.name)
+
+
+def _fed(name: str, source: ColumnInput | Constant) -> str:
+    return f"{name} ← {'constant ' + str(source.type) if isinstance(source, Constant) else 'column ' + repr(source.column)}"

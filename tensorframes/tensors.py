@@ -1,0 +1,48 @@
+"""NumPy arrays ↔ eager tensors, sharing memory.
+
+The only place where blocks become tensors. Knows NumPy and TensorFlow; no Arrow, no columns. The one law: a tensor is only ever made
+over memory whose address is a multiple of 64, because TensorFlow's kernels abort the process on anything else.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import tensorflow as tf
+from tensorflow.python.eager import context  # the only way to run eagerly where a program has disabled eager execution
+
+from tensorframes.blocks.scalars import align
+
+
+def eagerly() -> Any:
+    """Return a context in which this thread runs eagerly, also inside a v1 graph or after ``disable_v2_behavior``."""
+    return context.eager_mode()
+
+
+def to_tensor(values: np.ndarray) -> tf.Tensor:
+    """Make a tensor over an array's memory (numbers, booleans), or of its bytes (object arrays).
+
+    The array must not be written to while the tensor lives.
+    """
+    if values.dtype == object:
+        return tf.constant(values, dtype=tf.string, shape=values.shape)
+    if values.size == 0:
+        return tf.zeros(values.shape, values.dtype)
+    flat = align(np.ascontiguousarray(values)).reshape(-1)
+    owner = flat if flat.flags.writeable else pa.array(flat)  # NumPy exports no read-only memory, Arrow does
+    return tf.reshape(tf.experimental.dlpack.from_dlpack(owner.__dlpack__()), values.shape)
+
+
+def to_array(tensor: tf.Tensor) -> np.ndarray:
+    """View a tensor's memory as an array; strings become an object array of bytes, bfloat16 is widened to float32."""
+    if tensor.dtype == tf.string:
+        cells: np.ndarray = np.asarray(tensor.numpy(), dtype=object).reshape(tensor.shape)
+        return cells
+    if tensor.dtype == tf.bfloat16:
+        tensor = tf.cast(tensor, tf.float32)
+    if not tensor.device.endswith("CPU:0"):
+        tensor = tensor.cpu()
+    view: np.ndarray = np.asarray(memoryview(tensor))
+    return view
