@@ -65,7 +65,12 @@ _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 _FED_WHOLE = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
 
 
-def digest_graph(graph: graph_pb2.GraphDef, inputs: Sequence[str], outputs: Sequence[str], controls: Sequence[str] = ()) -> str:
+def digest_graph(
+    graph: graph_pb2.GraphDef,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    controls: Sequence[str] = (),
+) -> str:
     """Return the digest of the computation from the inputs to the outputs.
 
     Takes one pass over the nodes that the outputs and controls need, and one over the bytes of their constants. Where

@@ -51,6 +51,8 @@ class Constant:
             array = np.asarray(value)
         except ValueError as error:
             raise DTypeError(f"the constant for input {name!r} is no array: {error}.") from error
+        if array.dtype.kind in "US" and not isinstance(value, np.ndarray):
+            array = np.asarray(value, dtype=object)  # NumPy's own strings lose zero bytes at the end
         if array.dtype.kind in "USO":
             cells = [_as_bytes(name, cell) for cell in array.ravel().tolist()]
             return cls(TensorType("string", Shape(array.shape)), tuple(cells))

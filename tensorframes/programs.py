@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from tensorframes.shapes import Shape
 from tensorframes.tensors import eagerly
 
 LOADED_BYTES = 2**30
+LOADED_PROGRAMS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +119,9 @@ class Program:
         """Print as ``Program(x: float64[?, 100]) -> (z: float64[?])``."""
         return f"Program({', '.join(map(str, self.input_ports))}) -> ({', '.join(map(str, self.output_ports))})"
 
+    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Compute in this process.
+        """Compute in this process, or in a function that is being traced.
 
         Args:
             args: tensors or arrays, in the order of the inputs.
@@ -136,6 +139,11 @@ class Program:
                 f"{self} is called with {len(args)} positional and {sorted(kwargs)} named inputs, but it wants {list(self.inputs)}."
             )
         given |= kwargs
+        if any(map(tf.is_symbolic_tensor, given.values())):  # it is called by a function that is being traced
+            with tf.init_scope():
+                loaded = load(self)
+            symbolic = [tf.convert_to_tensor(given[port.name], port.type.dtype) for port in self.input_ports]
+            return pack(self.structure, self.outputs, loaded(symbolic))
         with eagerly():
             feeds = [tf.convert_to_tensor(given[port.name], port.type.dtype) for port in self.input_ports]
             return pack(self.structure, self.outputs, load(self)(feeds))
@@ -152,16 +160,16 @@ def pack(structure: str, names: Iterable[str], values: Sequence[Any]) -> Any:
 
 
 class ProgramCache:
-    """The programs that this process has loaded, by digest; the least recently used go when there are too many bytes.
+    """The programs that this process has loaded, by digest; the least recently used go when there are too many, or too many bytes.
 
     Attributes:
         loads: how many programs have been loaded since the process began.
     """
 
-    def __init__(self, limit: int = LOADED_BYTES) -> None:
-        """Start empty; `limit` is in bytes of program."""
+    def __init__(self, limit: int = LOADED_BYTES, count: int = LOADED_PROGRAMS) -> None:
+        """Start empty; `limit` is in bytes of program, `count` in programs."""
         self.loads = 0
-        self._limit = limit
+        self._limit, self._count = limit, count
         self._held: OrderedDict[str, tuple[Loaded, int]] = OrderedDict()
         self._lock = threading.RLock()
 
@@ -171,10 +179,13 @@ class ProgramCache:
             if program.digest not in self._held:
                 self._held[program.digest] = _load(program), program.nbytes
                 self.loads += 1
-                while len(self._held) > 1 and sum(size for _, size in self._held.values()) > self._limit:
+                while len(self._held) > 1 and self._is_full():
                     self._held.popitem(last=False)
             self._held.move_to_end(program.digest)
             return self._held[program.digest][0]
+
+    def _is_full(self) -> bool:
+        return len(self._held) > self._count or sum(size for _, size in self._held.values()) > self._limit
 
 
 CACHE = ProgramCache()
@@ -188,34 +199,47 @@ def load(program: Program) -> Loaded:
 def _load(program: Program) -> Loaded:
     with eagerly():
         specs = [tf.TensorSpec(_tf_shape(port.type.shape), port.type.dtype) for port in program.input_ports]
-        concrete = tf.function(graph_function(program), input_signature=specs, autograph=False).get_concrete_function()
-    return lambda feeds: concrete(*feeds)
+        function = GraphFunction(program)
+        concrete = tf.function(function, input_signature=specs, autograph=False).get_concrete_function()
+
+    def run(feeds: Sequence[tf.Tensor], kept: Any = function) -> list[tf.Tensor]:  # its variables live as long as the function
+        outputs: list[tf.Tensor] = concrete(*feeds)
+        return outputs
+
+    return run
 
 
-def graph_function(program: Program) -> Callable[..., list[tf.Tensor]]:
-    """Return a Python function that puts the program's graph into the graph being traced.
+class GraphFunction:
+    """A Python function that puts a program's graph into the graph being traced.
 
-    Variables are created at once and live as long as the function.
+    Attributes:
+        has_functions: whether there are functions inside the graph, as loops, conditions and nested ``tf.function``s make them.
     """
-    graph = register_functions(tf.compat.v1.GraphDef.FromString(program.graph))
-    held = [_restore_capture(capture) for capture in program.captures]
-    outputs = [port.tensor for port in program.output_ports]
 
-    def call(*inputs: tf.Tensor) -> list[tf.Tensor]:
+    def __init__(self, program: Program) -> None:
+        """Create the variables, which live as long as this object."""
+        self._program = program
+        self._graph = register_functions(tf.compat.v1.GraphDef.FromString(program.graph), self)
+        self._values = [_restore_capture(capture) for capture in program.captures]
+        self.has_functions = bool(self._graph.library.function)
+
+    def __call__(self, *inputs: tf.Tensor) -> list[tf.Tensor]:
+        """Give the outputs, in order, after the program's side effects."""
+        program = self._program
         feeds = {port.tensor: tensor for port, tensor in zip(program.input_ports, inputs, strict=True)}
-        feeds |= {capture.tensor: capture_value(value) for capture, value in zip(program.captures, held, strict=True)}
-        found = tf.graph_util.import_graph_def(graph, input_map=feeds, return_elements=[*outputs, *program.controls], name="")
-        with tf.control_dependencies(found[len(outputs) :]):
-            return [tf.identity(tensor) for tensor in found[: len(outputs)]]
-
-    return call
+        feeds |= {capture.tensor: capture_value(value) for capture, value in zip(program.captures, self._values, strict=True)}
+        wanted = [*(port.tensor for port in program.output_ports), *program.controls]
+        found = tf.graph_util.import_graph_def(self._graph, input_map=feeds, return_elements=wanted, name="")
+        count = len(program.output_ports)
+        with tf.control_dependencies(found[count:]):
+            return [tf.identity(tensor) for tensor in found[:count]]
 
 
 _REGISTERED = itertools.count()
 
 
-def register_functions(graph: Any) -> Any:
-    """Make a graph's nested functions known to this process, under names that no other graph's have.
+def register_functions(graph: Any, owner: Any) -> Any:
+    """Make a graph's nested functions known to this process, under names that no other graph's have, as long as `owner` lives.
 
     Importing a GraphDef alone does not do it: the functions inside would not be found when it runs. Their generated names, such as
     ``__inference_f_12``, mean another function in another process, so that they are replaced.
@@ -233,7 +257,13 @@ def register_functions(graph: Any) -> Any:
     for function in graph.library.function:
         function.signature.name = names[function.signature.name]
         context.context().add_function_def(function)
+    weakref.finalize(owner, _unregister, list(names.values())).atexit = False
     return graph
+
+
+def _unregister(names: Sequence[str]) -> None:
+    for name in names:
+        context.context().remove_function(name)
 
 
 def capture_value(value: Any) -> tf.Tensor:

@@ -5,6 +5,7 @@ Knows blocks and programs; decides nothing. The one law: for each block, encode(
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from tensorframes.dtypes import BY_NAME
 from tensorframes.errors import ProgramError, ShapeError, TensorFramesError
 from tensorframes.feeds import Constant
 from tensorframes.plan import ColumnInput, Plan
-from tensorframes.programs import load
+from tensorframes.programs import Loaded, load
 from tensorframes.tensors import eagerly, to_array, to_tensor
 
 
@@ -67,13 +68,13 @@ class Runner:
         return pa.schema([pa.field(column.name, column.arrow, column.nullable) for column in self.plan.outputs])
 
     def _run_block(self, block: pa.RecordBatch) -> list[pa.Array]:
-        return self._compute([_feed(source, block) for source in self.plan.inputs], block.num_rows)
+        return self._compute([_feed(source, block) for source in self.plan.inputs], np.arange(block.num_rows))
 
     def _run_rows(self, block: pa.RecordBatch) -> list[pa.Array]:
         cells = [_decode_cells(source, block) for source in self.plan.inputs]
         groups = _rows_by_shape([cell.shapes for cell in cells if isinstance(cell, Cells)], block.num_rows)
         parts = [
-            self._compute([_gather(cell, source, rows) for cell, source in zip(cells, self.plan.inputs, strict=True)], len(rows))
+            self._compute([_gather(cell, source, rows) for cell, source in zip(cells, self.plan.inputs, strict=True)], rows)
             for rows in groups
         ]
         if len(parts) == 1:
@@ -81,25 +82,43 @@ class Runner:
         order = pa.array(np.argsort(np.concatenate(groups), kind="stable"))
         return [pa.concat_arrays(list(arrays)).take(order) for arrays in zip(*parts, strict=True)]
 
-    def _compute(self, feeds: list[tf.Tensor], rows: int) -> list[pa.Array]:
+    def _compute(self, feeds: list[tf.Tensor], rows: np.ndarray) -> list[pa.Array]:
+        """Call the program on the given rows of a block and encode what it gives."""
         outputs = [to_array(tensor) for tensor in self._call(feeds, rows)]
         if self.plan.keep_rows:
             for column, values in zip(self.plan.outputs, outputs, strict=True):
-                check_rows(column.name, len(values), rows)
+                check_rows(column.name, len(values), len(rows))
         else:
             check_same_rows(self.plan.outputs, outputs)
-        return [_encode(column, values) for column, values in zip(self.plan.outputs, outputs, strict=True)]
+        numbers = rows if self.plan.keep_rows else None
+        return [_encode(column, values, numbers) for column, values in zip(self.plan.outputs, outputs, strict=True)]
 
-    def _call(self, feeds: list[tf.Tensor], rows: int) -> list[tf.Tensor]:
+    def _call(self, feeds: list[tf.Tensor], rows: np.ndarray) -> list[tf.Tensor]:
         loaded = load(self.plan.program)
-        try:
-            with place(self.plan.device):
+        with place(self.plan.device):
+            try:
                 return loaded(feeds)
-        except tf.errors.OpError as error:
-            raise ProgramError(
-                f"the program failed on a block of {rows} rows: {type(error).__name__}: {error.message.strip()}",
-                facts={"inputs": [_fed(name, source) for name, source in zip(self.plan.program.inputs, self.plan.inputs, strict=True)]},
-            ) from error
+            except tf.errors.OpError as error:
+                alone = self._first_failing(loaded, feeds, len(rows))
+                where = f"a block of {len(rows)} rows" if alone is None else f"row {rows[alone]} of the block"
+                raise ProgramError(
+                    f"the program failed on {where}: {type(error).__name__}: {error.message.strip()}",
+                    facts={"inputs": [_fed(name, source) for name, source in zip(self.plan.program.inputs, self.plan.inputs, strict=True)]},
+                ) from error
+
+    def _first_failing(self, loaded: Loaded, feeds: list[tf.Tensor], rows: int) -> int | None:
+        """Return the first row on which the program fails even alone, or None where it is not one row's fault."""
+
+        def fails(start: int, stop: int) -> bool:
+            pairs = zip(feeds, self.plan.inputs, strict=True)
+            try:
+                loaded([feed if isinstance(source, Constant) else feed[start:stop] for feed, source in pairs])
+            except tf.errors.OpError:
+                return True
+            return False
+
+        first = bisect.bisect_left(range(1, rows + 1), True, key=lambda stop: fails(0, stop))
+        return first if first < rows and fails(first, first + 1) else None
 
 
 def run_blocks(plan: Plan) -> Runner:
@@ -177,10 +196,10 @@ def _gather(cells: Cells | np.ndarray | tf.Tensor, source: ColumnInput | Constan
     return to_tensor(cells if len(rows) == len(cells) else cells[rows])
 
 
-def _encode(column: Column, values: np.ndarray) -> pa.Array:
+def _encode(column: Column, values: np.ndarray, rows: np.ndarray | None) -> pa.Array:
     assert column.dtype is not None
     wanted = BY_NAME[column.dtype].numpy
-    return encode_dense(values if values.dtype == wanted else values.astype(wanted), column.arrow, column.name)
+    return encode_dense(values if values.dtype == wanted else values.astype(wanted), column.arrow, column.name, rows)
 
 
 def _fed(name: str, source: ColumnInput | Constant) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import tensorflow as tf
 from tensorflow.python.eager import context  # the only way to run eagerly where a program has disabled eager execution
 
@@ -31,8 +30,16 @@ def to_tensor(values: np.ndarray) -> tf.Tensor:
     if values.size == 0:
         return tf.zeros(values.shape, values.dtype)
     flat = align(np.ascontiguousarray(values)).reshape(-1)
-    owner = flat if flat.flags.writeable else pa.array(flat)  # NumPy exports no read-only memory, Arrow does
+    owner = flat if flat.flags.writeable else np.asarray(_Writeable(flat))  # NumPy exports no read-only memory
     return tf.reshape(tf.experimental.dlpack.from_dlpack(owner.__dlpack__()), values.shape)
+
+
+class _Writeable:
+    """An array's memory, said to be writeable; nobody writes to it."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        interface = values.__array_interface__
+        self.owner, self.__array_interface__ = values, {**interface, "data": (interface["data"][0], False)}
 
 
 def to_array(tensor: tf.Tensor) -> np.ndarray:

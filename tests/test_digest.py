@@ -13,9 +13,10 @@ from tensorframes.digest import digest_graph
 
 FLOATS = tf.TensorSpec([None], tf.float32)
 Built = tuple[Sequence[Any], Sequence[Any], Sequence[Any]]
+Traced = tuple[graph_pb2.GraphDef, list[str], list[str], list[str]]
 
 
-def trace(function: Callable[..., Any], *specs: tf.TensorSpec) -> tuple[graph_pb2.GraphDef, list[str], list[str], list[str]]:
+def trace(function: Callable[..., Any], *specs: tf.TensorSpec) -> Traced:
     graph = tf.function(function).get_concrete_function(*(specs or (FLOATS,))).graph
     names = [[tensor.name for tensor in graph.inputs], [tensor.name for tensor in graph.outputs]]
     return graph.as_graph_def(), *names, [op.name for op in graph.control_outputs]
@@ -131,7 +132,8 @@ def make_asserts() -> Callable[..., Any]:
 def make_table(*shared: str) -> Callable[..., Any]:
     def run(x):
         keys = tf.strings.as_string(x)
-        tables = [tf.raw_ops.HashTableV2(key_dtype=tf.string, value_dtype=tf.float32, shared_name=name) for name in shared]
+        dtypes = {"key_dtype": tf.string, "value_dtype": tf.float32}
+        tables = [tf.raw_ops.HashTableV2(shared_name=name, **dtypes) for name in shared]
         return [tf.raw_ops.LookupTableFindV2(table_handle=t, keys=keys, default_value=0.0) for t in tables]
 
     return run
@@ -204,10 +206,32 @@ def build_sum() -> Built:
 
 
 def build_loop() -> Built:
-    """Build a loop of the old control flow, with its cycle of nodes, its frame and its stacks and their gradient."""
+    """Build a loop of the old control flow: a cycle of nodes in a frame, here with control inputs within it."""
     x = tf.compat.v1.placeholder(tf.float32, [None])
-    y = tf.compat.v1.while_loop(lambda a: tf.reduce_sum(a) < 9.0, lambda a: a * a, [x])
+
+    def body(a):
+        # Out of the loop's scope, so that the second time they are named, and sorted, as in build_controls.
+        with tf.compat.v1.name_scope(None):
+            prints = [tf.raw_ops.Print(input=a + float(i), data=[a]).op for i in range(8)]
+        with tf.control_dependencies(prints):
+            return a * a
+
+    y = tf.compat.v1.while_loop(lambda a: tf.reduce_sum(a) < 9.0, body, [x])
     return [x], [y, *tf.compat.v1.gradients(y, x)], []
+
+
+def build_arrays() -> Built:
+    x = tf.compat.v1.placeholder(tf.float32, [None])
+    y = tf.map_fn(lambda a: a * a, x)
+    return [x], [y, *tf.compat.v1.gradients(y, x)], []
+
+
+def build_stack() -> Built:
+    """Build a stack and an array whose names are generated, as a library does that gives them the name of a scope."""
+    name = tf.compat.v1.get_default_graph().unique_name("scope")
+    stack = tf.raw_ops.StackV2(max_size=1, elem_type=tf.float32, stack_name=name)
+    array = tf.raw_ops.TensorArrayV3(size=1, dtype=tf.float32, tensor_array_name=name)
+    return [], [tf.raw_ops.TensorArraySizeV3(handle=array[0], flow_in=array[1])], [stack.op]
 
 
 def build_cond() -> Built:
@@ -230,7 +254,15 @@ def build_controls() -> Built:
         return [x], [tf.identity(x)], prints[:6]
 
 
-BUILT = {function.__name__[6:]: function for function in (build_sum, build_loop, build_cond, build_controls, build_table)}
+BUILT = {
+    "sum": build_sum,
+    "loop": build_loop,
+    "cond": build_cond,
+    "arrays": build_arrays,
+    "stack": build_stack,
+    "controls": build_controls,
+    "table": build_table,
+}
 
 
 @pytest.mark.parametrize("build", BUILT.values(), ids=BUILT)
@@ -365,8 +397,20 @@ def test_a_control_dependency_counts():
 
 def test_any_tensor_can_be_fed():
     graph, inputs, outputs, _ = trace(lambda x: tf.add(*tf.unique(tf.cast(x + 1.0, tf.int32), name="found")))
-    digests = {digest_graph(graph, feeds, outputs) for feeds in (inputs, ["found:0"], ["found:1"], ["found:0", "found:1"])}
-    assert len(digests) == 4
+    feeds = inputs, ["found:0"], ["found:1"], ["found:0", "found:1"]
+    assert len({digest_graph(graph, each, outputs) for each in feeds}) == 4
+
+
+def test_what_a_fed_placeholder_would_have_held_does_not_count():
+    def digest(default: str, feeds: list[str]) -> str:
+        graph = graph_pb2.GraphDef()
+        graph.node.add(name="default", op=default)
+        graph.node.add(name="x", op="PlaceholderWithDefault", input=["default"])
+        graph.node.add(name="y", op="Neg", input=["x", "^x"])
+        return digest_graph(graph, feeds, ["y:0"])
+
+    assert digest("A", ["x:0"]) == digest("B", ["x:0"])
+    assert digest("A", []) != digest("B", [])
 
 
 def test_a_missing_node_is_named():
@@ -533,7 +577,7 @@ def test_renamed_control_inputs_that_look_alike_have_the_same_digest():
         ("Sub", [1, 2], []),
         ("Sub", [5, 6], []),
     ]
-    assert digest_dag(nodes, [0, 1, 2, 3, 4, 5, 6, 7], range(8)) == digest_dag(nodes, [7, 6, 5, 4, 3, 2, 1, 0], range(8))
+    assert digest_plain(nodes) == digest_dag(nodes, range(8)[::-1], range(8))
 
 
 @given(dags(), st.data())

@@ -71,7 +71,7 @@ def decode_cells(array: pa.Array, column: str, cell_shape: Shape, cast: str | No
             )
         per_row = per_row * shapes[:, depth]
     row_of = _uneven_rows(per_row)
-    check_no_nulls(array, column, row_of)
+    check_no_nulls(array, column, row_of if cell_shape else None)
     values = decode_scalars(array, column, row_of)
     if cast is not None:
         values = cast_values(values, cast, input_name, column, row_of)

@@ -47,8 +47,14 @@ def decode_dense(array: pa.Array, column: str, cell_shape: Shape) -> np.ndarray:
     return decode_scalars(array, column, row_of or even_rows(1)).reshape(dims)
 
 
-def encode_dense(values: np.ndarray, arrow: pa.DataType, output: str) -> pa.Array:
+def encode_dense(values: np.ndarray, arrow: pa.DataType, output: str, rows: np.ndarray | None = None) -> pa.Array:
     """Turn an array of shape ``[rows, *cell]`` into an Arrow array of the given type; the inverse of `decode_dense`.
+
+    Args:
+        values: the block.
+        arrow: the column's type.
+        output: the output's name, for messages.
+        rows: the rows' numbers in their block, for messages; None: all rows, in order.
 
     Raises:
         ShapeError: more elements than Arrow's 32-bit list offsets can count.
@@ -61,7 +67,7 @@ def encode_dense(values: np.ndarray, arrow: pa.DataType, output: str) -> pa.Arra
             f"output {output!r} has {values.size} elements in one block, more than an array column's 32-bit offsets can count.",
             hint="Pass a smaller block_rows.",
         )
-    array = encode_scalars(values.reshape(-1), leaf, output, even_rows(math.prod(values.shape[1:])))
+    array = encode_scalars(values.reshape(-1), leaf, output, even_rows(math.prod(values.shape[1:]), rows))
     for depth in range(values.ndim - 1, 0, -1):
         count, length = math.prod(values.shape[:depth]), values.shape[depth]
         offsets = pa.array(np.arange(count + 1, dtype=np.int32) * np.int32(length))
@@ -121,6 +127,8 @@ def check_no_nulls(array: pa.Array, column: str, row_of: RowOf | None = None) ->
     Raises:
         NullError: names the column, the number of nulls and the first row (and element) that has one.
     """
+    if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
+        array = array.dictionary_decode()  # the indices are valid, what they point at is not
     if array.null_count:
         first = pc.index(array.is_null(), True).as_py()
         where = f"row {first}" if row_of is None else "element {1} of row {0}".format(*row_of(first))
@@ -150,18 +158,13 @@ def _common_length(lengths: np.ndarray | int, wanted: int | None, column: str, d
 
 def _as_nested_lists(array: pa.FixedShapeTensorArray) -> pa.Array:
     """Spell a fixed-shape tensor array, whatever its permutation, as nested fixed-size lists."""
-    values = array.to_numpy_ndarray() if not array.type.permutation else _permuted(array)
-    flat = pa.array(np.ascontiguousarray(values).reshape(-1))
-    for size in reversed(values.shape[1:]):
-        flat = pa.FixedSizeListArray.from_arrays(flat, size)
-    if not array.null_count:
-        return flat
-    return pc.if_else(array.storage.is_valid(), flat, pa.scalar(None, flat.type))
-
-
-def _permuted(array: pa.FixedShapeTensorArray) -> np.ndarray:
-    shape, order = array.type.shape, array.type.permutation
-    flat = array.storage.values.slice(array.offset * math.prod(shape), len(array) * math.prod(shape))
-    values: np.ndarray = flat.to_numpy(zero_copy_only=False).reshape(len(array), *shape)
-    permuted: np.ndarray = values.transpose(0, *(1 + i for i in order))
-    return permuted
+    shape, order, rows = tuple(array.type.shape), array.type.permutation, len(array)
+    storage, size = array.storage, math.prod(shape)
+    nested = storage.values.slice(storage.offset * size, rows * size)
+    if order:
+        places = np.arange(rows * size).reshape(rows, *shape).transpose(0, *(1 + i for i in order))
+        shape, nested = places.shape[1:], nested.take(pa.array(places.reshape(-1)))
+    for depth in range(len(shape) - 1, -1, -1):
+        count = rows * math.prod(shape[:depth])
+        nested = pa.Array.from_buffers(pa.list_(nested.type, shape[depth]), count, [None], children=[nested])
+    return pc.if_else(storage.is_valid(), nested, pa.scalar(None, nested.type)) if storage.null_count else nested

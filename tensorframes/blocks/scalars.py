@@ -21,9 +21,19 @@ ALIGNMENT = 64
 RowOf = Callable[[int], tuple[int, int]]
 
 
-def even_rows(per_row: int) -> RowOf:
-    """Return element → row and position in the row, where every row has equally many elements."""
-    return lambda element: divmod(element, max(per_row, 1))
+def even_rows(per_row: int, rows: np.ndarray | None = None) -> RowOf:
+    """Return element → row and position in the row, where every row has equally many elements.
+
+    Args:
+        per_row: elements of a row.
+        rows: the rows' numbers in their block; None: all rows, in order.
+    """
+
+    def row_of(element: int) -> tuple[int, int]:
+        row, position = divmod(element, max(per_row, 1))
+        return (row if rows is None else int(rows[row])), position
+
+    return row_of
 
 
 def decode_scalars(array: pa.Array, column: str, row_of: RowOf) -> np.ndarray:
@@ -123,9 +133,9 @@ def _microseconds(array: pa.Array, column: str, row_of: RowOf) -> pa.Array:
     except pa.ArrowInvalid as error:
         lost = pc.not_equal(array.cast(wanted, safe=False).cast(array.type), array)
         first = pc.index(lost, True).as_py()
-        raise DTypeError(
-            f"column {column!r} holds {array[first]} in row {row_of(first)[0]} of the block, which is no whole number of microseconds."
-        ) from error
+        what = "is no whole number of microseconds" if array.type.unit == "ns" else "lies beyond 64-bit microseconds"
+        held = array.slice(first, 1).cast(pa.string())[0]  # Arrow's text, for Python's has neither nanoseconds nor the year 10000
+        raise DTypeError(f"column {column!r} holds {held} in row {row_of(first)[0]} of the block, which {what}.") from error
 
 
 def _first_invalid_utf8(array: pa.Array) -> int:

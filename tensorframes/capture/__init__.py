@@ -18,7 +18,7 @@ from tensorframes.capture.tracing import Fetch, name_outputs, single_output, tra
 from tensorframes.columns import Schema, TensorType
 from tensorframes.errors import ProgramError
 from tensorframes.feeds import Constant, feed_type, resolve_feeds
-from tensorframes.programs import Program, graph_function
+from tensorframes.programs import Program, GraphFunction
 
 
 def as_program(
@@ -132,13 +132,13 @@ def _unnamed(spec: tf.TensorSpec) -> tf.TensorSpec:
 
 
 def _program_fetch(program: Program) -> Fetch:
-    function = graph_function(program)
+    function = GraphFunction(program)
 
     def call(feeds: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         return dict(zip(program.outputs, function(*(feeds[name] for name in program.inputs)), strict=True))
 
     declared = {name: tf.TensorSpec(kind.shape, kind.dtype) for name, kind in program.inputs.items()}
-    return Fetch(str(program), tuple(program.inputs), call, declared=declared)
+    return Fetch(str(program), tuple(program.inputs), call, declared=declared, is_opaque=function.has_functions)
 
 
 def _dict_fetch(fetches: Mapping[str, Any], session: Any, initial_variables: bool) -> Fetch:
@@ -186,6 +186,7 @@ def _join(parts: Sequence[Fetch], call: Any, structure: str) -> Fetch:
         declared=declared,
         narrows=any(part.narrows for part in parts),
         structure=structure,
+        is_opaque=any(part.is_opaque for part in parts),
     )
 
 

@@ -34,8 +34,8 @@ def as_function_fetch(fetches: Any) -> Fetch:
             concrete = _concrete(fetches.get_concrete_function())
             return Fetch(concrete.label, concrete.inputs, concrete.call, output_name(fetches), declared=concrete.declared)
         return _callable(fetches, fetches.python_function)
-    # tf.function is what runs AutoGraph; inside the trace it becomes a nested function.
-    return _callable(tf.function(fetches), fetches)
+    # What tf.function does to a function, but into the graph being traced: a nested function could not be vectorized once it is frozen.
+    return _callable(tf.__internal__.autograph.tf_convert(fetches, tf.__internal__.autograph.control_status_ctx()), fetches)
 
 
 def output_name(function: Any) -> str:

@@ -83,6 +83,7 @@ def as_graph_fetch(tensors: dict[str, tf.Tensor], structure: str, session: Any, 
         declared={node.name: _spec(node) for node in inputs},
         narrows=True,
         structure=structure,
+        is_opaque=bool(graph_def.library.function),
     )
 
 
@@ -90,7 +91,7 @@ class _GraphCall:
     """Puts a copy of a v1 graph into the graph being traced."""
 
     def __init__(self, graph_def: Any, inputs: set[str], tensors: dict[str, tf.Tensor], values: dict[str, tf.Tensor]) -> None:
-        self.graph_def, self.inputs = register_functions(graph_def), inputs
+        self.graph_def, self.inputs = register_functions(graph_def, self), inputs
         self.names = {name: tensor.name for name, tensor in tensors.items()}
         handles = {node.name for node in graph_def.node if node.op == "Placeholder" and node.name not in inputs}
         with eagerly():

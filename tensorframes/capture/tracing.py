@@ -30,6 +30,7 @@ class Fetch:
         declared: the types that the fetch itself declares.
         narrows: whether a declared shape may be narrowed to what is known of the column.
         structure: what a call of the program gives, where it is not for the result to say.
+        is_opaque: whether there are functions in it that TensorFlow's vectorizer cannot look into, since they come from a frozen graph.
     """
 
     label: str
@@ -40,6 +41,7 @@ class Fetch:
     declared: Mapping[str, tf.TensorSpec] = field(default_factory=dict)
     narrows: bool = False
     structure: str | None = None
+    is_opaque: bool = False
 
 
 def trace(fetch: Fetch, specs: Mapping[str, tf.TensorSpec], binary: Sequence[str] = ()) -> Program:

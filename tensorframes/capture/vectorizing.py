@@ -5,6 +5,8 @@ TensorFlow's own vectorizer does it (``tf.vectorized_map``); where it cannot, ``
 
 from __future__ import annotations
 
+import functools
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection
 from dataclasses import replace
@@ -18,7 +20,8 @@ from tensorframes.errors import ProgramError
 from tensorframes.programs import Program
 
 _KEPT = 64
-_MADE: OrderedDict[tuple[str, tuple[str, ...]], Program] = OrderedDict()
+_LOCK = threading.Lock()
+_MADE: OrderedDict[tuple[str, tuple[str, ...], tuple[str, ...], frozenset[str]], Program] = OrderedDict()
 
 
 def vectorize(
@@ -36,12 +39,15 @@ def vectorize(
     Returns:
         A program with the same names, whose other inputs and whose outputs have one more dimension in front.
     """
-    key = program.digest, tuple(name for name in program.inputs if name in constants)
-    if key not in _MADE:
-        _MADE[key] = _vectorize(as_fetch(fetches, session, initial_variables), program, constants)
-        while len(_MADE) > _KEPT:
-            _MADE.popitem(last=False)
-    return _MADE[key]
+    key = program.digest, tuple(program.inputs), tuple(program.outputs), frozenset(constants)  # names are no part of the digest
+    made = _MADE.get(key)
+    if made is None:
+        made = _vectorize(as_fetch(fetches, session, initial_variables), program, constants)
+        with _LOCK:
+            _MADE[key] = made
+            while len(_MADE) > _KEPT:
+                _MADE.popitem(last=False)
+    return made
 
 
 def _vectorize(fetch: Fetch, program: Program, constants: Collection[str]) -> Program:
@@ -49,8 +55,9 @@ def _vectorize(fetch: Fetch, program: Program, constants: Collection[str]) -> Pr
         name: tf.TensorSpec(kind.shape if name in constants or kind.shape is None else (None, *kind.shape), kind.dtype)
         for name, kind in program.inputs.items()
     }
+    signature = [tf.TensorSpec(kind.shape, kind.dtype) for kind in program.outputs.values()]
 
-    def with_rows(map_rows: Callable[..., Any]) -> Program:
+    def over_rows(map_rows: Callable[..., Any]) -> Program:
         def call(feeds: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
             held = {name: tensor for name, tensor in feeds.items() if name in constants}
             rows = {name: tensor for name, tensor in feeds.items() if name not in constants}
@@ -58,12 +65,23 @@ def _vectorize(fetch: Fetch, program: Program, constants: Collection[str]) -> Pr
             def one(row: dict[str, tf.Tensor]) -> list[tf.Tensor]:
                 return list(name_outputs(fetch.call({**row, **held}), fetch.bare_name, fetch.label)[1].values())
 
-            return dict(zip(program.outputs, map_rows(one, rows), strict=True))
+            def alone() -> list[tf.Tensor]:
+                return [tensor[tf.newaxis] for tensor in one({name: tensor[0] for name, tensor in rows.items()})]
+
+            # The vectorizer's tf.squeeze would squeeze the rows away where there is one row only.
+            count = tf.shape(next(iter(rows.values())))[0]
+            outputs = tf.cond(count == 1, alone, lambda: [*map_rows(one, rows)])
+            return dict(zip(program.outputs, outputs, strict=True))
 
         return trace(replace(fetch, call=call), specs)
 
-    signature = [tf.TensorSpec(kind.shape, kind.dtype) for kind in program.outputs.values()]
+    def one_by_one(row: Callable[..., Any], rows: dict[str, tf.Tensor]) -> Any:
+        return tf.map_fn(row, rows, fn_output_signature=signature)
+
+    if fetch.is_opaque:
+        return over_rows(one_by_one)
     try:
-        return with_rows(tf.vectorized_map)
+        # Without its own loops for single operations, which fail in the job where an operation's result differs in shape from row to row.
+        return over_rows(functools.partial(tf.vectorized_map, fallback_to_while_loop=False))
     except ProgramError:  # the row's program itself was traced before, so it is the vectorizer that failed
-        return with_rows(lambda one, rows: tf.map_fn(one, rows, fn_output_signature=signature))
+        return over_rows(one_by_one)

@@ -15,11 +15,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (its name in Spark's own documentation)
 from pyspark.sql import types as T  # noqa: N812
-from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import to_arrow_type
 
 from tensorframes.columns import Column, Schema, column_from_field, metadata_of, split_lists
-from tensorframes.device import configure_worker
 from tensorframes.dtypes import BY_NAME, is_bytes
 from tensorframes.frames.base import AbstractFrame, BlockFunction, Path, Task, positional_names
 
@@ -45,7 +44,7 @@ class SparkFrame(AbstractFrame):
         packed = _unused("tensorframes", self.native.columns)
         # asNondeterministic keeps Spark from copying the call into a filter or a later projection, which would run it twice.
         run = _struct_function(function, T.StructType(fields), len(reads))
-        call = arrow_udf(run, T.StructType(fields), ArrowUDFType.SCALAR_ITER).asNondeterministic()  # type: ignore[call-overload]
+        call = arrow_udf(run, T.StructType(fields)).asNondeterministic()  # type: ignore[call-overload]  # its stubs know no structs
         widened = self.native.select("*", call(*map(_path_column, reads)).alias(packed))
         taken = [
             F.col(packed).getField(name).alias(column.name, metadata=_metadata(column)) for name, column in zip(names, outputs, strict=True)
@@ -82,22 +81,29 @@ class SparkFrame(AbstractFrame):
         return read
 
 
-def _struct_function(function: BlockFunction, struct: T.StructType, count: int) -> Callable[[Iterator[Any]], Iterator[pa.Array]]:
-    """Return the worker function of an iterator ``arrow_udf``, to which Spark passes one array bare and several as a tuple."""
+def _struct_function(function: BlockFunction, struct: T.StructType, count: int) -> Callable[..., Iterator[pa.Array]]:
+    """Return the worker function of an iterator ``arrow_udf``; its annotations tell Spark whether arrays come bare or in tuples."""
     wanted = to_arrow_type(struct)
     names = positional_names(count)
 
-    def apply(batches: Iterator[Any]) -> Iterator[pa.Array]:
+    def apply(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
+        from tensorframes.device import configure_worker  # here, so that reading a schema does not load TensorFlow
+
         configure_worker()
-        for outputs in function(pa.RecordBatch.from_arrays([batch] if count == 1 else list(batch), names) for batch in batches):
+        for outputs in function(pa.RecordBatch.from_arrays(list(batch), names) for batch in batches):
             arrays = [array.cast(field.type) for array, field in zip(outputs.columns, wanted, strict=True)]
             yield pa.StructArray.from_arrays(arrays, fields=list(wanted))
 
-    return apply
+    def apply_one(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        return apply((array,) for array in batches)
+
+    return apply_one if count == 1 else apply
 
 
 def _batch_function(function: BlockFunction, types: Sequence[pa.Field]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def apply(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from tensorframes.device import configure_worker  # here, so that reading a schema does not load TensorFlow
+
         configure_worker()
         for outputs in function(batches):
             arrays = [array.cast(field.type) for array, field in zip(outputs.columns, types, strict=True)]

@@ -76,7 +76,7 @@ def append_shape(frame: Any, col: Any, shape: Sequence[int | None]) -> Any:
     wanted = Shape.of(shape)
     if column.block is None or column.block.shape is None or len(path) > 1:
         raise ColumnError(f"column {name!r} holds {column.type_name}, which has no shape to be noted.")
-    if len(wanted) == 0 or wanted[0] is not None or not column.block.shape.accepts(wanted):
+    if wanted[:1] != (None,) or any(dim is not None and dim < 0 for dim in wanted) or not column.block.shape.accepts(wanted):
         raise ShapeError(f"column {name!r} wants a shape like {column.block.shape} but {wanted} is given.")
     return source.with_shapes([column.with_cell_shape(Shape(wanted[1:]))]) if len(wanted) > 1 else frame
 
