@@ -24,7 +24,7 @@ from sklearn.linear_model import LogisticRegression
 import tensorframes as tfs
 
 mpl.use("Agg")
-from matplotlib import pyplot as plt  # noqa: E402
+from matplotlib import pyplot as plt
 
 
 def score(pixels, weights, bias):

@@ -13,6 +13,9 @@ __version__ = "0.1.0"
 _ROOMS = {
     "map_blocks": "ops.maps",
     "map_rows": "ops.maps",
+    "reduce_blocks": "ops.reduces",
+    "reduce_rows": "ops.reduces",
+    "aggregate": "ops.aggregates",
     "analyze": "ops.shapes",
     "append_shape": "ops.shapes",
     "print_schema": "ops.shapes",

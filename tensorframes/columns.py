@@ -7,7 +7,7 @@ Arrow type and its metadata, and never from its data.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -163,7 +163,8 @@ class Schema:
 
     def __repr__(self) -> str:
         """Print as ``print_schema`` does."""
-        return "\n".join(["root", *(line for column in self.columns for line in _tree(column, " "))])
+        lines = (f" |-- {c.name}: {c.type_name} (nullable = {str(c.nullable).lower()}) {c.tensor_name}" for c in self.columns)
+        return "\n".join(["root", *lines])
 
     def _repr_html_(self) -> str:
         """Show as a table in a notebook."""
@@ -199,6 +200,11 @@ def field_with_metadata(field: pa.Field, column: Column) -> pa.Field:
     """Return an Arrow field that carries the column's shape; whatever else its metadata says is kept."""
     entries = {key.encode(): json.dumps(value).encode() for key, value in metadata_of(column).items()}
     return field.with_metadata({**(field.metadata or {}), **entries})
+
+
+def plain_schema(columns: Iterable[Column]) -> pa.Schema:
+    """Return the Arrow schema of some columns, without metadata."""
+    return pa.schema([pa.field(column.name, column.arrow, column.nullable) for column in columns])
 
 
 def split_lists(arrow: pa.DataType) -> tuple[pa.DataType, Shape]:
@@ -255,12 +261,6 @@ def _type_name(arrow: pa.DataType) -> str:
     dtype = dtype_of_arrow(arrow)
     spark = BY_NAME[dtype].spark if dtype else None
     return _SPARK_NAMES.get(spark, spark) if spark else str(arrow)
-
-
-def _tree(column: Column, indent: str) -> Iterator[str]:
-    yield f"{indent}|-- {column.name}: {column.type_name} (nullable = {str(column.nullable).lower()}) {column.tensor_name}"
-    for field in column.fields:
-        yield from _tree(field, f"{indent}|    ")
 
 
 def _escape(text: str) -> str:

@@ -6,7 +6,7 @@ constant, and which one is decided here, from the names alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,7 +49,7 @@ class Constant:
         """
         try:
             array = np.asarray(value)
-        except ValueError as error:
+        except (ValueError, TypeError, NotImplementedError) as error:
             raise DTypeError(f"the constant for input {name!r} is no array: {error}.") from error
         if array.dtype.kind in "US" and not isinstance(value, np.ndarray):
             array = np.asarray(value, dtype=object)  # NumPy's own strings lose zero bytes at the end
@@ -132,6 +132,60 @@ def resolve_feeds(inputs: Sequence[str], optional: Iterable[str], feed_dict: Any
     return sources
 
 
+Naming = Callable[[Sequence[str], Any, Schema], Any]
+
+
+def map_names(inputs: Sequence[str], feed_dict: Any, schema: Schema) -> Any:
+    """Maps: an input is fed by the column of its name."""
+    return feed_dict
+
+
+def block_reduce_names(inputs: Sequence[str], feed_dict: Any, schema: Schema) -> Any:
+    """Block reduces: ``x_input`` is fed by the column ``x``, and by what ``feed_dict`` says of ``x``."""
+    given = parse_feed_dict(feed_dict)
+    return given if isinstance(given, list) else _by_stem(inputs, given, schema, ("_input",))
+
+
+def pair_reduce_names(inputs: Sequence[str], feed_dict: Any, schema: Schema) -> Any:
+    """Pair reduces: ``x_1`` and ``x_2`` are fed by the column ``x``; two inputs of any names by the one column there is, or is named."""
+    given = parse_feed_dict(feed_dict)
+    if isinstance(given, list):
+        if len(given) == 1 and len(inputs) == 2:
+            return dict.fromkeys(inputs, given[0])
+        return given
+    free = [name for name in inputs if not isinstance(given.get(name), Constant)]
+    if len(free) == 2 and pair_stem(free) is None:
+        named = [given[name] for name in free if name in given]
+        if len(named) == 1:
+            return {**given, **dict.fromkeys(free, named[0])}
+        if not named and len(schema) == 1:
+            return {**given, **{name: Feed(schema.names[0]) for name in free}}
+    return _by_stem(inputs, given, schema, ("_1", "_2"))
+
+
+def pair_stem(names: Sequence[str]) -> str | None:
+    """Return ``x`` for ``x_1`` and ``x_2``, else None."""
+    first, second = names
+    stem = first.removesuffix("_1")
+    return stem if (first, second) == (f"{stem}_1", f"{stem}_2") else None
+
+
+def _by_stem(inputs: Sequence[str], given: dict[str, Source], schema: Schema, suffixes: Sequence[str]) -> dict[str, Source]:
+    """Feed inputs that end in a suffix by what is said of their stem, else by the stem's column, if there is one."""
+    sources = dict(given)
+    used = set()
+    for name in inputs:
+        stem = next((name.removesuffix(suffix) for suffix in suffixes if name.endswith(suffix)), name)
+        if stem == name or name in given:
+            continue
+        if stem in given and stem not in inputs:
+            sources[name] = given[stem]
+            used.add(stem)
+        elif schema.find(stem) is not None:
+            sources[name] = Feed(stem)
+    return {name: source for name, source in sources.items() if name not in used}
+
+
 def check_column(name: str, column: str, inputs: Sequence[str], schema: Schema) -> Column:
     """Return the column that feeds an input, or raise naming both sides."""
     found = schema.find(column)
@@ -153,7 +207,7 @@ def _input_name(key: Any) -> str:
 
 
 def _as_source(name: str, value: Any) -> Source:
-    if isinstance(value, Feed):
+    if isinstance(value, Feed | Constant):
         return value
     return Feed(value) if isinstance(value, str) else Constant.of(name, value)
 

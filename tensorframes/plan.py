@@ -7,15 +7,15 @@ data. The one law: what a plan says, the runner does, without asking again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from tensorframes.columns import Column, Schema, TensorType, list_type
+from tensorframes.columns import Column, Schema, TensorType, list_type, split_lists
 from tensorframes.device import check_device
-from tensorframes.dtypes import BY_NAME, can_cast, stored_dtype
+from tensorframes.dtypes import BY_NAME, can_cast, is_bytes, stored_dtype
 from tensorframes.errors import ColumnError, DTypeError, ProgramError, ShapeError
 from tensorframes.feeds import Constant, Feed, feed_type, resolve_feeds
 from tensorframes.programs import Port, Program
@@ -56,6 +56,7 @@ class Plan:
         keep_rows: whether each block must give as many rows as it has.
         block_rows: rows of a block; None: as they come.
         device: "auto", "cpu" or "gpu".
+        folds: of a reduce, for each output the positions of the one input (or two) that it is folded from.
     """
 
     verb: str
@@ -66,6 +67,7 @@ class Plan:
     keep_rows: bool
     block_rows: int | None
     device: str
+    folds: tuple[tuple[int, ...], ...] = ()
 
     @property
     def constants(self) -> list[str]:
@@ -104,20 +106,7 @@ def plan_map(
     """
     check_block_rows(block_rows)
     check_device(device)
-    sources = resolve_feeds(list(program.inputs), (), feed_dict, schema)
-    reads: dict[tuple[str, ...], int] = {}
-    inputs: list[ColumnInput | Constant] = []
-    for port in program.input_ports:
-        source = sources[port.name]
-        if isinstance(source, Constant):
-            inputs.append(fit_constant(port, source))
-        else:
-            inputs.append(_plan_input(port, source, program, schema, reads, rowwise=rowwise, block_rows=block_rows))
-    if not reads:
-        raise ProgramError(
-            "the program reads no column, so that it has no rows to map.",
-            facts={"inputs": [str(port) for port in program.input_ports], "columns": schema.facts},
-        )
+    inputs, reads = _plan_inputs(program, schema, feed_dict, rowwise=rowwise, block_rows=block_rows)
     outputs = tuple(
         _plan_output(
             port,
@@ -130,7 +119,138 @@ def plan_map(
         for port in program.output_ports
     )
     _check_names([port.name for port in program.output_ports], schema, keep_inputs)
-    return Plan(verb, program, tuple(inputs), tuple(reads), outputs, keep_inputs, block_rows, device)
+    return Plan(verb, program, inputs, reads, outputs, keep_inputs, block_rows, device)
+
+
+def plan_reduce(
+    verb: str,
+    program: Program,
+    schema: Schema,
+    feed_dict: Any,
+    *,
+    pairwise: bool = False,
+    keys: Sequence[str] = (),
+    block_rows: int | None = None,
+    device: str = "auto",
+) -> Plan:
+    """Decide a reduce.
+
+    Args:
+        verb: the public function.
+        program: folds a block to a cell, or two cells to one.
+        schema: the frame's columns.
+        feed_dict: where inputs come from, by the reduce's naming convention.
+        pairwise: whether the program takes two cells.
+        keys: names of the key columns that will stand before the outputs.
+        block_rows: rows of a block.
+        device: where to run.
+
+    Raises:
+        ColumnError: a column is missing, or an output has a key's name.
+        DTypeError: an input's dtype does not fit, or an output's is not its input's.
+        ShapeError: the same of shapes.
+        ProgramError: an output without its input, or an input without an output.
+    """
+    check_block_rows(block_rows)
+    check_device(device)
+    inputs, reads = _plan_inputs(program, schema, feed_dict, rowwise=pairwise, block_rows=None)
+    free = [position for position, source in enumerate(inputs) if isinstance(source, ColumnInput)]
+    folds = _pair_folds(program, free) if pairwise else _block_folds(program, free)
+    for port, fold in zip(program.output_ports, folds, strict=True):
+        for position in fold:
+            _check_fold(port, program.input_ports[position], pairwise)
+    outputs = tuple(_folded_column(port, inputs[fold[0]], program, schema) for port, fold in zip(program.output_ports, folds, strict=True))
+    _check_names([port.name for port in program.output_ports], Schema(tuple(Column(key, pa.null()) for key in keys)), True)
+    return Plan(verb, program, inputs, reads, outputs, False, block_rows, device, folds)
+
+
+def _plan_inputs(
+    program: Program, schema: Schema, feed_dict: Any, *, rowwise: bool, block_rows: int | None
+) -> tuple[tuple[ColumnInput | Constant, ...], tuple[tuple[str, ...], ...]]:
+    """Match each input to its source; returns them, in order, and the columns that are read."""
+    sources = resolve_feeds(list(program.inputs), (), feed_dict, schema)
+    reads: dict[tuple[str, ...], int] = {}
+    inputs: list[ColumnInput | Constant] = []
+    for port in program.input_ports:
+        source = sources[port.name]
+        if isinstance(source, Constant):
+            inputs.append(fit_constant(port, source))
+        else:
+            inputs.append(_plan_input(port, source, program, schema, reads, rowwise=rowwise, block_rows=block_rows))
+    if not reads:
+        raise ProgramError(
+            "the program reads no column, so that it has no rows to work on.",
+            facts={"inputs": [str(port) for port in program.input_ports], "columns": schema.facts},
+        )
+    return tuple(inputs), tuple(reads)
+
+
+def _block_folds(program: Program, free: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """Find for each output ``x`` the input ``x`` or ``x_input``."""
+    names = list(program.inputs)
+    folds = []
+    for output in program.outputs:
+        found = [position for position in free if names[position] in (output, f"{output}_input")]
+        if not found:
+            raise ProgramError(
+                f"output {output!r} has no input to be folded from: {output!r} or {output + '_input'!r} is wanted.",
+                facts=_signature(program),
+            )
+        folds.append((found[0],))
+    _check_all_used(free, folds, program)
+    return tuple(folds)
+
+
+def _pair_folds(program: Program, free: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """Find for each output ``x`` the inputs ``x_1`` and ``x_2``, or the two inputs that there are."""
+    names = list(program.inputs)
+    folds = []
+    for output in program.outputs:
+        pair = [names.index(name) for name in (f"{output}_1", f"{output}_2") if name in names]
+        if len(pair) != 2 and len(program.outputs) == 1 and len(free) == 2:
+            pair = list(free)
+        if len(pair) != 2:
+            raise ProgramError(
+                f"output {output!r} has no two inputs to be folded from: {output + '_1'!r} and {output + '_2'!r} are wanted.",
+                facts=_signature(program),
+            )
+        folds.append(tuple(pair))
+    _check_all_used(free, folds, program)
+    return tuple(folds)
+
+
+def _check_all_used(free: Sequence[int], folds: Sequence[tuple[int, ...]], program: Program) -> None:
+    used = {position for fold in folds for position in fold}
+    for position in free:
+        if position not in used:
+            raise ProgramError(
+                f"input {program.input_ports[position].name!r} has no output that is folded from it.", facts=_signature(program)
+            )
+
+
+def _check_fold(output: Port, source: Port, pairwise: bool) -> None:
+    """Raise unless an output is a cell of its input."""
+    wanted, held = source.type, output.type
+    cell = wanted.shape if pairwise or wanted.shape is None else Shape(wanted.shape[1:])
+    sentence = f"output {output.name!r} is {held} but a cell of its input {source.name!r} is {TensorType(wanted.dtype, cell)}."
+    if held.dtype != wanted.dtype:
+        raise DTypeError(sentence)
+    if cell is not None and held.shape is not None and not cell.accepts(held.shape):
+        raise ShapeError(sentence)
+
+
+def _folded_column(port: Port, source: ColumnInput | Constant, program: Program, schema: Schema) -> Column:
+    """Return the column of an output that is folded from a column's cells."""
+    assert isinstance(source, ColumnInput)
+    shape = source.cell_shape if port.type.shape is None else source.cell_shape.narrow(port.type.shape)
+    cell = replace(port, type=TensorType(port.type.dtype, shape))
+    if is_bytes(split_lists(schema[source.column].arrow)[0]):
+        program = replace(program, binary=program.binary | {port.name})
+    return _plan_output(cell, program, schema, rowwise=True, fixed_rows=None, keep_inputs=False)
+
+
+def _signature(program: Program) -> dict[str, list[str]]:
+    return {"inputs": [str(port) for port in program.input_ports], "outputs": [str(port) for port in program.output_ports]}
 
 
 def check_block_rows(block_rows: int | None) -> None:

@@ -11,7 +11,7 @@ import itertools
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -229,10 +229,34 @@ class GraphFunction:
         feeds = {port.tensor: tensor for port, tensor in zip(program.input_ports, inputs, strict=True)}
         feeds |= {capture.tensor: capture_value(value) for capture, value in zip(program.captures, self._values, strict=True)}
         wanted = [*(port.tensor for port in program.output_ports), *program.controls]
-        found = tf.graph_util.import_graph_def(self._graph, input_map=feeds, return_elements=wanted, name="")
+        found = import_graph(self._graph, feeds, wanted)
         count = len(program.output_ports)
         with tf.control_dependencies(found[count:]):
             return [tf.identity(tensor) for tensor in found[:count]]
+
+
+def import_graph(graph: Any, feeds: Mapping[str, tf.Tensor], wanted: Sequence[str]) -> list[Any]:
+    """Put a graph into the graph being traced.
+
+    Args:
+        graph: the GraphDef.
+        feeds: tensor name in the graph → what stands for it.
+        wanted: names of the tensors and operations to be returned.
+    """
+
+    def put(*values: tf.Tensor) -> list[Any]:
+        return list(tf.graph_util.import_graph_def(graph, dict(zip(feeds, values, strict=True)), list(wanted), name=""))
+
+    if not has_old_loops(graph):
+        return put(*feeds.values())
+    # In a tf.function, outputs would be made to wait for what is inside such a loop, which is an error; in a v1 function they are not.
+    specs = [tf.TensorSpec(value.shape, value.dtype) for value in feeds.values()]
+    return list(tf.compat.v1.wrap_function(put, specs)(*feeds.values()))
+
+
+def has_old_loops(graph: Any) -> bool:
+    """Tell whether a graph has loops of the control flow that came before functions."""
+    return any(node.op == "Enter" for node in graph.node)
 
 
 _REGISTERED = itertools.count()
@@ -320,10 +344,11 @@ _BOUND_TO_PROCESS = {
     "EagerPyFunc": "a Python function",
     "IteratorGetNext": "a dataset's iterator",
 }
+_WRITES = ("Assign", "AssignAdd", "AssignSub", "AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp")
 
 
 def check_shippable(graph: Any) -> None:
-    """Raise if a graph holds an operation that only works in the process that built it.
+    """Raise if a graph holds an operation that only works in the process that built it, or that changes a variable.
 
     Raises:
         ProgramError: names the operation.
@@ -335,6 +360,8 @@ def check_shippable(graph: Any) -> None:
                 f"the program calls {_BOUND_TO_PROCESS[node.op]} (operation {node.name!r} of type {node.op}), "
                 "which cannot leave the process that made it."
             )
+        if node.op in _WRITES:
+            raise ProgramError(f"the program assigns a variable (operation {node.name!r}), but each worker would change its own.")
 
 
 def tensor_type(tensor: tf.Tensor | tf.TensorSpec) -> TensorType:

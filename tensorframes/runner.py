@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import bisect
 import math
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -16,9 +17,9 @@ import tensorflow as tf
 
 from tensorframes.blocks.cells import Cells, decode_cells
 from tensorframes.blocks.dense import decode_dense, encode_dense
-from tensorframes.blocks.rebatch import rebatch
+from tensorframes.blocks.rebatch import join_small, rebatch
 from tensorframes.blocks.scalars import cast_values, even_rows
-from tensorframes.columns import Column
+from tensorframes.columns import Column, plain_schema
 from tensorframes.device import place
 from tensorframes.dtypes import BY_NAME
 from tensorframes.errors import ProgramError, ShapeError, TensorFramesError
@@ -26,6 +27,8 @@ from tensorframes.feeds import Constant
 from tensorframes.plan import ColumnInput, Plan
 from tensorframes.programs import Loaded, load
 from tensorframes.tensors import eagerly, to_array, to_tensor
+
+_MOST_CODES = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,12 @@ class Runner:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run over the consecutive batches of one partition, a block at a time."""
-        return map(self.run, self.blocks(batches))
+        return map(self.run, self.blocks(join_small(batches) if self._may_join else batches))
+
+    @property
+    def _may_join(self) -> bool:
+        """Whether small batches may be one block: not where each could have cells of a shape of its own."""
+        return self.rowwise or not any(isinstance(source, ColumnInput) and None in source.cell_shape for source in self.plan.inputs)
 
     def blocks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Divide batches into the plan's blocks."""
@@ -60,12 +68,7 @@ class Runner:
         except TensorFramesError as error:
             error.verb = error.verb or self.plan.verb
             raise
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The Arrow schema of the outputs."""
-        return pa.schema([pa.field(column.name, column.arrow, column.nullable) for column in self.plan.outputs])
+        return pa.RecordBatch.from_arrays(arrays, schema=plain_schema(self.plan.outputs))
 
     def _run_block(self, block: pa.RecordBatch) -> list[pa.Array]:
         return self._compute([_feed(source, block) for source in self.plan.inputs], np.arange(block.num_rows))
@@ -79,46 +82,21 @@ class Runner:
         ]
         if len(parts) == 1:
             return parts[0]
-        order = pa.array(np.argsort(np.concatenate(groups), kind="stable"))
+        back = np.empty(block.num_rows, dtype=np.int64)
+        back[np.concatenate(groups)] = np.arange(block.num_rows)
+        order = pa.array(back)
         return [pa.concat_arrays(list(arrays)).take(order) for arrays in zip(*parts, strict=True)]
 
     def _compute(self, feeds: list[tf.Tensor], rows: np.ndarray) -> list[pa.Array]:
         """Call the program on the given rows of a block and encode what it gives."""
-        outputs = [to_array(tensor) for tensor in self._call(feeds, rows)]
+        outputs = [to_array(tensor) for tensor in call_program(self.plan, feeds, rows)]
         if self.plan.keep_rows:
             for column, values in zip(self.plan.outputs, outputs, strict=True):
                 check_rows(column.name, len(values), len(rows))
         else:
             check_same_rows(self.plan.outputs, outputs)
         numbers = rows if self.plan.keep_rows else None
-        return [_encode(column, values, numbers) for column, values in zip(self.plan.outputs, outputs, strict=True)]
-
-    def _call(self, feeds: list[tf.Tensor], rows: np.ndarray) -> list[tf.Tensor]:
-        loaded = load(self.plan.program)
-        with place(self.plan.device):
-            try:
-                return loaded(feeds)
-            except tf.errors.OpError as error:
-                alone = self._first_failing(loaded, feeds, len(rows))
-                where = f"a block of {len(rows)} rows" if alone is None else f"row {rows[alone]} of the block"
-                raise ProgramError(
-                    f"the program failed on {where}: {type(error).__name__}: {error.message.strip()}",
-                    facts={"inputs": [_fed(name, source) for name, source in zip(self.plan.program.inputs, self.plan.inputs, strict=True)]},
-                ) from error
-
-    def _first_failing(self, loaded: Loaded, feeds: list[tf.Tensor], rows: int) -> int | None:
-        """Return the first row on which the program fails even alone, or None where it is not one row's fault."""
-
-        def fails(start: int, stop: int) -> bool:
-            pairs = zip(feeds, self.plan.inputs, strict=True)
-            try:
-                loaded([feed if isinstance(source, Constant) else feed[start:stop] for feed, source in pairs])
-            except tf.errors.OpError:
-                return True
-            return False
-
-        first = bisect.bisect_left(range(1, rows + 1), True, key=lambda stop: fails(0, stop))
-        return first if first < rows and fails(first, first + 1) else None
+        return [encode_output(column, values, numbers) for column, values in zip(self.plan.outputs, outputs, strict=True)]
 
 
 def run_blocks(plan: Plan) -> Runner:
@@ -129,6 +107,40 @@ def run_blocks(plan: Plan) -> Runner:
 def run_rows(plan: Plan) -> Runner:
     """Return the function that runs a plan whose program takes any number of rows of one shape."""
     return Runner(plan, rowwise=True)
+
+
+def call_program(plan: Plan, feeds: list[tf.Tensor], rows: np.ndarray) -> list[tf.Tensor]:
+    """Call a plan's program on the given rows of a block.
+
+    Raises:
+        ProgramError: an operation fails; names the first row that fails alone, if there is one.
+    """
+    loaded = load(plan.program)
+    with place(plan.device):
+        try:
+            return loaded(feeds)
+        except tf.errors.OpError as error:
+            alone = _first_failing(plan, loaded, feeds, len(rows))
+            where = f"a block of {len(rows)} rows" if alone is None else f"row {rows[alone]} of the block"
+            raise ProgramError(
+                f"the program failed on {where}: {type(error).__name__}: {reason(error)}",
+                facts={"inputs": [_fed(name, source) for name, source in zip(plan.program.inputs, plan.inputs, strict=True)]},
+            ) from error
+
+
+def _first_failing(plan: Plan, loaded: Loaded, feeds: list[tf.Tensor], rows: int) -> int | None:
+    """Return the first row on which the program fails even alone, or None where it is not one row's fault."""
+
+    def fails(start: int, stop: int) -> bool:
+        pairs = zip(feeds, plan.inputs, strict=True)
+        try:
+            loaded([feed if isinstance(source, Constant) else feed[start:stop] for feed, source in pairs])
+        except tf.errors.OpError:
+            return True
+        return False
+
+    first = bisect.bisect_left(range(1, rows + 1), True, key=lambda stop: fails(0, stop))
+    return first if first < rows and fails(first, first + 1) else None
 
 
 def constant_tensor(constant: Constant) -> tf.Tensor:
@@ -159,10 +171,11 @@ def check_same_rows(columns: tuple[Column, ...], outputs: list[np.ndarray]) -> N
 
 
 def _feed(source: ColumnInput | Constant, block: pa.RecordBatch) -> tf.Tensor:
-    return constant_tensor(source) if isinstance(source, Constant) else to_tensor(_decode_block(source, block))
+    return constant_tensor(source) if isinstance(source, Constant) else to_tensor(decode_block(source, block))
 
 
-def _decode_block(source: ColumnInput, block: pa.RecordBatch) -> np.ndarray:
+def decode_block(source: ColumnInput, block: pa.RecordBatch) -> np.ndarray:
+    """Return the dense block that a column feeds, in the dtype that the program wants."""
     values = decode_dense(block.column(source.read), source.column, source.cell_shape)
     if source.cast is None:
         return values
@@ -175,7 +188,7 @@ def _decode_cells(source: ColumnInput | Constant, block: pa.RecordBatch) -> Cell
         return constant_tensor(source)
     if None in source.cell_shape:
         return decode_cells(block.column(source.read), source.column, source.cell_shape, source.cast, source.name)
-    return _decode_block(source, block)
+    return decode_block(source, block)
 
 
 def _rows_by_shape(shapes: list[np.ndarray], rows: int) -> list[np.ndarray]:
@@ -183,8 +196,24 @@ def _rows_by_shape(shapes: list[np.ndarray], rows: int) -> list[np.ndarray]:
     together = np.hstack(shapes) if shapes else np.empty((rows, 0), dtype=np.int64)
     if (together == together[0]).all():
         return [np.arange(rows)]
-    _, which, counts = np.unique(together, axis=0, return_inverse=True, return_counts=True)
-    return np.split(np.argsort(which.reshape(-1), kind="stable"), np.cumsum(counts)[:-1])
+    codes = _shape_codes(together)
+    order = np.argsort(codes, kind="stable")
+    ends = np.flatnonzero(np.diff(codes[order]))
+    return np.split(order, ends + 1)
+
+
+def _shape_codes(shapes: np.ndarray) -> np.ndarray:
+    """Return one small number for each row's shape: its dimensions as the digits of one number, where that is small enough."""
+    least = shapes.min(axis=0)
+    spans = np.ptp(shapes, axis=0).astype(object) + 1
+    count = math.prod(spans)
+    if count > _MOST_CODES:
+        _, which = np.unique(shapes, axis=0, return_inverse=True)
+        return which.reshape(-1)
+    codes = np.zeros(len(shapes), dtype=np.int64)
+    for digits, span in zip((shapes - least).T, spans, strict=True):
+        codes = codes * span + digits
+    return codes.astype(np.uint16) if count <= 2**16 else codes.astype(np.int64)  # NumPy sorts 16 bits by radix, far faster
 
 
 def _gather(cells: Cells | np.ndarray | tf.Tensor, source: ColumnInput | Constant, rows: np.ndarray) -> tf.Tensor:
@@ -196,10 +225,20 @@ def _gather(cells: Cells | np.ndarray | tf.Tensor, source: ColumnInput | Constan
     return to_tensor(cells if len(rows) == len(cells) else cells[rows])
 
 
-def _encode(column: Column, values: np.ndarray, rows: np.ndarray | None) -> pa.Array:
+def encode_output(column: Column, values: np.ndarray, rows: np.ndarray | None) -> pa.Array:
+    """Turn an output's block into an Arrow array of its column's type."""
     assert column.dtype is not None
     wanted = BY_NAME[column.dtype].numpy
     return encode_dense(values if values.dtype == wanted else values.astype(wanted), column.arrow, column.name, rows)
+
+
+def reason(error: tf.errors.OpError) -> str:
+    """Return what the failing operation says, without the traceback that there is none of and without generated names."""
+    told = [line for line in error.message.splitlines() if line and not line.startswith(_UNTOLD)]
+    return re.sub(r"\s*\[(\[\{\{node [^}]*\}\}\]|Op:[^]]*)\]", "", "\n".join(told)).strip()
+
+
+_UNTOLD = ("Graph execution error:", "Detected at node", "<stack traces unavailable>")
 
 
 def _fed(name: str, source: ColumnInput | Constant) -> str:

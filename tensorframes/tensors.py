@@ -31,7 +31,8 @@ def to_tensor(values: np.ndarray) -> tf.Tensor:
         return tf.zeros(values.shape, values.dtype)
     flat = align(np.ascontiguousarray(values)).reshape(-1)
     owner = flat if flat.flags.writeable else np.asarray(_Writeable(flat))  # NumPy exports no read-only memory
-    return tf.reshape(tf.experimental.dlpack.from_dlpack(owner.__dlpack__()), values.shape)
+    tensor = tf.experimental.dlpack.from_dlpack(owner.__dlpack__())
+    return tensor if values.ndim == 1 else tf.reshape(tensor, values.shape)
 
 
 class _Writeable:

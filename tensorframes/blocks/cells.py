@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from tensorframes.blocks.dense import check_no_nulls, unwrap_list
-from tensorframes.blocks.scalars import RowOf, cast_values, decode_scalars, empty_aligned
+from tensorframes.blocks.scalars import RowOf, cast_values, decode_scalars, take_aligned
 from tensorframes.errors import ShapeError
 from tensorframes.shapes import Shape
 
@@ -35,9 +35,7 @@ class Cells:
         """Gather the given rows, which must be of one shape, into an aligned dense block."""
         shape = self.shapes[rows[0]]
         where = self.starts[rows, None] + np.arange(int(np.prod(shape)))
-        block = empty_aligned([*where.shape], self.values.dtype) if self.values.dtype != object else np.empty(where.shape, object)
-        np.take(self.values, where, out=block, mode="clip")  # "clip" writes into `block` without a buffer; nothing is out of range
-        return block.reshape(len(rows), *shape)
+        return take_aligned(self.values, where).reshape(len(rows), *shape)
 
 
 def decode_cells(array: pa.Array, column: str, cell_shape: Shape, cast: str | None = None, input_name: str = "") -> Cells:

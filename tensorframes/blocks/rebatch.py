@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 
 BLOCK_BYTES = 16 * 2**20
+JOIN_BYTES = 2**20
+"""A call costs about as much as the work on some ten kilobytes: smaller batches are joined to about this many bytes."""
 _ROW_STEP = 64  # slices of aligned buffers at multiples of 64 rows stay aligned, whatever the item's size
 
 
@@ -24,11 +26,27 @@ def rebatch(batches: Iterable[pa.RecordBatch], block_rows: int | None = None) ->
     Yields:
         The blocks, sharing the batches' memory unless rows of several had to be joined.
     """
-    if block_rows is None:
-        for batch in batches:
-            yield from _cut(batch, _rows_within(batch, BLOCK_BYTES))
-    else:
-        yield from _join(batches, block_rows)
+    if block_rows is not None:
+        yield from _join_rows(batches, block_rows)
+        return
+    for batch in batches:
+        yield from _cut(batch, _rows_within(batch, BLOCK_BYTES))
+
+
+def join_small(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Join small batches that follow each other to about 1 MiB; large ones are passed on as they are."""
+    waiting: list[pa.RecordBatch] = []
+    held = 0
+    for batch in batches:
+        size = batch.nbytes
+        if waiting and held + size > JOIN_BYTES:
+            yield _concat(waiting)
+            waiting, held = [], 0
+        if batch.num_rows:
+            waiting.append(batch)
+            held += size
+    if waiting:
+        yield _concat(waiting)
 
 
 def _rows_within(batch: pa.RecordBatch, nbytes: int) -> int:
@@ -42,7 +60,7 @@ def _cut(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
         yield batch if batch.num_rows <= rows else batch.slice(start, rows)
 
 
-def _join(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+def _join_rows(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
     waiting: list[pa.RecordBatch] = []
     missing = rows
     for batch in batches:

@@ -111,12 +111,22 @@ def cast_values(values: np.ndarray, dtype: str, input_name: str, column: str, ro
 
 
 def align(values: np.ndarray) -> np.ndarray:
-    """Return the array itself if its address is a multiple of 64, else a copy whose is."""
-    if values.ctypes.data % ALIGNMENT == 0:
+    """Return the array itself if it is in one piece at an address that is a multiple of 64, else a copy that is."""
+    if values.dtype == object or (values.flags.c_contiguous and values.ctypes.data % ALIGNMENT == 0):
         return values
     copy = empty_aligned(values.shape, values.dtype)
     np.copyto(copy, values)
     return copy
+
+
+def take_aligned(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Gather rows, which must be in range, into an array of shape ``rows.shape + values.shape[1:]`` that is aligned."""
+    if values.dtype == object:
+        objects: np.ndarray = values[rows]
+        return objects
+    taken = empty_aligned([*rows.shape, *values.shape[1:]], values.dtype)
+    np.take(values, rows, axis=0, out=taken, mode="clip")  # "clip" writes into `taken` without a buffer
+    return taken
 
 
 def empty_aligned(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Capture: whatever the user fetches → a `Program`.
 
-Knows TensorFlow and the kinds of fetches; knows no data. The one law: every door leads to the same tracing, so that equal
-computations give equal programs whichever way they came.
+Knows TensorFlow and the kinds of fetches; knows no data. The one law: every door leads to the same tracing, so that all
+doors give the same results.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from tensorframes.capture.graphs import as_graph_fetch, find_tensor, is_graph_te
 from tensorframes.capture.tracing import Fetch, name_outputs, single_output, trace
 from tensorframes.columns import Schema, TensorType
 from tensorframes.errors import ProgramError
-from tensorframes.feeds import Constant, feed_type, resolve_feeds
-from tensorframes.programs import Program, GraphFunction
+from tensorframes.feeds import Constant, Feed, Naming, feed_type, map_names, resolve_feeds
+from tensorframes.programs import GraphFunction, Program
 
 
 def as_program(
@@ -31,6 +31,8 @@ def as_program(
     session: Any = None,
     signature: Mapping[str, tf.TensorSpec] | None = None,
     binary: Sequence[str] = (),
+    naming: Naming = map_names,
+    bare_by_input: str | None = None,
 ) -> Program:
     """Turn any kind of fetches into a program.
 
@@ -44,6 +46,8 @@ def as_program(
         session: the v1 session that holds the values of v1 variables.
         signature: input name → type.
         binary: string outputs that are bytes.
+        naming: the verb's convention for what feeds an input.
+        bare_by_input: name one bare output after the one input that a column feeds, less this suffix.
 
     Raises:
         ProgramError: the fetches are none of these, or cannot be traced.
@@ -53,8 +57,16 @@ def as_program(
     if isinstance(fetches, Program):
         _check_binary(fetches, binary)
         return replace(fetches, binary=fetches.binary | frozenset(binary))
+    if signature is not None and not isinstance(signature, Mapping):
+        raise ProgramError(f"signature is a {type(signature).__name__}, but a dict {{input: tf.TensorSpec}} is wanted.")
     fetch = as_fetch(fetches, session, initial_variables)
-    return trace(fetch, _specs(fetch, schema, feed_dict, signature or {}, rowwise), binary)
+    feeds = feed_dict if schema is None else naming(fetch.inputs, feed_dict, schema)
+    if bare_by_input is not None and schema is not None:
+        sources = resolve_feeds(fetch.inputs, fetch.optional, feeds, schema)
+        columns = [name for name, source in sources.items() if isinstance(source, Feed)]
+        if len(columns) == 1:
+            fetch = replace(fetch, bare_name=columns[0].removesuffix(bare_by_input))
+    return trace(fetch, _specs(fetch, schema, feeds, signature or {}, rowwise), binary)
 
 
 def as_fetch(fetches: Any, session: Any, initial_variables: bool) -> Fetch:
@@ -99,7 +111,7 @@ def _specs(
             raise ProgramError(f"signature gives input {name!r} a {type(spec).__name__}, but a tf.TensorSpec is wanted.")
     declared = {**fetch.declared, **signature}
     if schema is None:
-        wanted = [name for name in fetch.inputs if name in declared or name not in fetch.optional]
+        wanted = [name for name in fetch.inputs if name in signature or name not in fetch.optional]
         for name in wanted:
             if name not in declared:
                 raise ProgramError(

@@ -76,7 +76,10 @@ def _callable(call: Callable[..., Any], function: Callable[..., Any]) -> Fetch:
 
 
 def _annotations(function: Callable[..., Any]) -> dict[str, tf.TensorSpec]:
-    annotations = getattr(function, "__annotations__", {})
+    try:
+        annotations = inspect.get_annotations(function, eval_str=True)
+    except Exception:  # an annotation that cannot be read, or an object that has none, declares nothing
+        return {}
     return {name: spec for name, spec in annotations.items() if isinstance(spec, tf.TensorSpec) and name != "return"}
 
 

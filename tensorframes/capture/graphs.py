@@ -12,12 +12,11 @@ import tensorflow as tf
 
 from tensorframes.capture.tracing import Fetch
 from tensorframes.errors import ProgramError
-from tensorframes.programs import capture_value, check_shippable, register_functions
+from tensorframes.programs import capture_value, check_shippable, has_old_loops, import_graph, register_functions
 from tensorframes.tensors import eagerly
 
 _VARIABLES = ("VarHandleOp", "VariableV2", "Variable")
 _PLACEHOLDERS = ("Placeholder", "PlaceholderWithDefault")
-_WRITES = ("Assign", "AssignAdd", "AssignSub", "AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp")
 _TABLES = ("HashTable", "HashTableV2", "MutableHashTableV2", "LookupTableFindV2", "LookupTableFind")
 
 
@@ -68,7 +67,7 @@ def as_graph_fetch(tensors: dict[str, tf.Tensor], structure: str, session: Any, 
     (graph,) = graphs.values()
     graph_def = _subgraph(graph.as_graph_def(), [tensor.op.name for tensor in tensors.values()])
     check_shippable(graph_def)
-    _check_pure(graph_def)
+    _check_no_tables(graph_def)
     values = _read_variables(graph, [node.name for node in graph_def.node if node.op in _VARIABLES], session, initial_variables)
     inputs = [node for node in graph_def.node if node.op in _PLACEHOLDERS]
     for node in graph_def.node:
@@ -83,7 +82,7 @@ def as_graph_fetch(tensors: dict[str, tf.Tensor], structure: str, session: Any, 
         declared={node.name: _spec(node) for node in inputs},
         narrows=True,
         structure=structure,
-        is_opaque=bool(graph_def.library.function),
+        is_opaque=bool(graph_def.library.function) or has_old_loops(graph_def),
     )
 
 
@@ -93,6 +92,7 @@ class _GraphCall:
     def __init__(self, graph_def: Any, inputs: set[str], tensors: dict[str, tf.Tensor], values: dict[str, tf.Tensor]) -> None:
         self.graph_def, self.inputs = register_functions(graph_def, self), inputs
         self.names = {name: tensor.name for name, tensor in tensors.items()}
+        self.shapes = [tensor.shape for tensor in tensors.values()]
         handles = {node.name for node in graph_def.node if node.op == "Placeholder" and node.name not in inputs}
         with eagerly():
             self.variables = {
@@ -102,7 +102,9 @@ class _GraphCall:
     def __call__(self, feeds: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         input_map = {f"{name}:0": capture_value(value) for name, value in self.variables.items()}
         input_map |= {f"{name}:0": tensor for name, tensor in feeds.items()}
-        found = tf.graph_util.import_graph_def(self.graph_def, input_map=input_map, return_elements=list(self.names.values()), name="")
+        found = import_graph(self.graph_def, input_map, list(self.names.values()))
+        for tensor, shape in zip(found, self.shapes, strict=True):
+            tensor.set_shape(shape)  # what the user told TensorFlow, or an old-style loop hides, is not in the GraphDef
         return dict(zip(self.names, found, strict=True))
 
 
@@ -121,10 +123,8 @@ def _subgraph(graph_def: Any, roots: Sequence[str]) -> Any:
     return part
 
 
-def _check_pure(graph_def: Any) -> None:
+def _check_no_tables(graph_def: Any) -> None:
     for node in graph_def.node:
-        if node.op in _WRITES:
-            raise ProgramError(f"the fetches assign a variable (operation {node.name!r}), but a program changes nothing.")
         if node.op in _TABLES:
             raise ProgramError(f"the fetches read a lookup table (operation {node.name!r}), which cannot be taken out of a v1 graph.")
 
@@ -132,6 +132,8 @@ def _check_pure(graph_def: Any) -> None:
 def _read_variables(graph: Any, names: Sequence[str], session: Any, initial_variables: bool) -> dict[str, Any]:
     if not names:
         return {}
+    if session is not None and not hasattr(session, "graph"):
+        raise ProgramError(f"session is of type {type(session).__name__}, but a tf.compat.v1.Session is wanted.")
     session = session or tf.compat.v1.get_default_session()
     if session is not None and session.graph is not graph:
         session = None
@@ -141,7 +143,10 @@ def _read_variables(graph: Any, names: Sequence[str], session: Any, initial_vari
     missing = [name for name in names if name not in values]
     if missing and initial_variables:
         with tf.compat.v1.Session(graph=graph, config=tf.compat.v1.ConfigProto(device_count={"GPU": 0})) as scratch:
-            scratch.run(list(_initializers(graph)))
+            try:
+                scratch.run(list(_initializers(graph)))
+            except tf.errors.OpError as error:
+                raise ProgramError(f"the initialisers of the graph's variables fail: {error.message.strip()}") from error
             values |= _values(graph, missing, scratch)
         missing = [name for name in names if name not in values]
     if missing:

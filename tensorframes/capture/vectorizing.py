@@ -21,7 +21,7 @@ from tensorframes.programs import Program
 
 _KEPT = 64
 _LOCK = threading.Lock()
-_MADE: OrderedDict[tuple[str, tuple[str, ...], tuple[str, ...], frozenset[str]], Program] = OrderedDict()
+_MADE: OrderedDict[tuple[str, tuple[str, ...], tuple[str, ...], frozenset[str], str], Program] = OrderedDict()
 
 
 def vectorize(
@@ -39,7 +39,8 @@ def vectorize(
     Returns:
         A program with the same names, whose other inputs and whose outputs have one more dimension in front.
     """
-    key = program.digest, tuple(program.inputs), tuple(program.outputs), frozenset(constants)  # names are no part of the digest
+    # Names and structure are no part of the digest.
+    key = program.digest, tuple(program.inputs), tuple(program.outputs), frozenset(constants), program.structure
     made = _MADE.get(key)
     if made is None:
         made = _vectorize(as_fetch(fetches, session, initial_variables), program, constants)
@@ -73,7 +74,7 @@ def _vectorize(fetch: Fetch, program: Program, constants: Collection[str]) -> Pr
             outputs = tf.cond(count == 1, alone, lambda: [*map_rows(one, rows)])
             return dict(zip(program.outputs, outputs, strict=True))
 
-        return trace(replace(fetch, call=call), specs)
+        return replace(trace(replace(fetch, call=call), specs), structure=program.structure)
 
     def one_by_one(row: Callable[..., Any], rows: dict[str, tf.Tensor]) -> Any:
         return tf.map_fn(row, rows, fn_output_signature=signature)

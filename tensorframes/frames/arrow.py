@@ -9,15 +9,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from tensorframes.columns import Column, Schema, column_from_field
+from tensorframes.columns import Column, Schema, column_from_field, plain_schema
 from tensorframes.errors import FrameError
 from tensorframes.frames.base import (
     AbstractFrame,
+    AbstractGrouped,
     AbstractMemoryFrame,
     BlockFunction,
+    Folding,
     Path,
     Task,
     arrow_schema,
+    check_key,
     pick,
     positional_names,
     shaped_fields,
@@ -122,6 +125,11 @@ class AbstractStreamedFrame(AbstractFrame):
 
         return self._reader(arrow_schema(outputs), [path[0] for path in reads], function, run)
 
+    def fold(self, reads: Sequence[Path], outputs: Sequence[Column], folding: Folding, refold: Folding | None = None) -> pa.Table:
+        """Fold the one partition that a local frame is, as it is read."""
+        names = [path[0] for path in reads]
+        return pa.Table.from_batches(folding(_select(batch, reads) for batch in self.batches(names)), plain_schema(outputs))
+
     def _reader(
         self,
         schema: pa.Schema,
@@ -193,6 +201,40 @@ class DatasetFrame(AbstractStreamedFrame):
         names = [path[0] for path in reads]
         found = (_select(batch, reads) for batch in self.batches(names))
         return [task(found if rows is None else _head(found, rows))]
+
+
+class ArrowGrouped(AbstractGrouped):
+    """Columns of a local frame as keys."""
+
+    def __init__(self, frame: AbstractFrame, keys: Sequence[Path], columns: Sequence[Column]) -> None:
+        """Keep the frame and the paths to its keys."""
+        self.frame, self.keys, self._paths = frame, tuple(columns), tuple(keys)
+
+    def aggregate(self, reads: Sequence[Path], outputs: Sequence[Column], combine: Folding, again: Folding) -> Any:
+        """Fold the one partition that a local frame is."""
+        rows = self.frame.fold([*self._paths, *reads], [*self.keys, *outputs], lambda batches: again(combine(batches)))
+        table = rows.cast(arrow_schema([*self.keys, *outputs]))
+        if isinstance(self.frame, AbstractMemoryFrame):
+            return self.frame.from_table(table)
+        return table.to_reader()
+
+
+def group_columns(frame: AbstractFrame, by: Sequence[str]) -> AbstractGrouped:
+    """Group a local frame by some of its columns, or structs' fields.
+
+    Raises:
+        ColumnError: there is no such column.
+        DTypeError: rows cannot be grouped by its type.
+    """
+    found = [frame.schema.resolve(name) for name in by]
+    return ArrowGrouped(frame, [path for path, _ in found], [check_key(column) for _, column in found])
+
+
+def wrap_grouped_arrow(native: Any) -> AbstractGrouped | None:
+    """Return the adapter of a ``pyarrow.TableGroupBy``, or None if it is none."""
+    if not isinstance(native, pa.TableGroupBy):
+        return None
+    return group_columns(TableFrame(native._table), [native.keys] if isinstance(native.keys, str) else native.keys)
 
 
 def schema_from_arrow(schema: pa.Schema) -> Schema:

@@ -13,10 +13,13 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tensorframes.columns import Column, Schema, field_with_metadata
+from tensorframes.blocks.groups import can_group
+from tensorframes.columns import Column, Schema, field_with_metadata, plain_schema
+from tensorframes.errors import DTypeError
 
 Path = tuple[str, ...]
 Task = Callable[[Iterator[pa.RecordBatch]], bytes]
+Folding = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 class BlockFunction(Protocol):
@@ -56,8 +59,47 @@ class AbstractFrame(ABC):
         """Return the native frame with the shapes of these columns noted in its metadata."""
 
     @abstractmethod
+    def fold(self, reads: Sequence[Path], outputs: Sequence[Column], folding: Folding, refold: Folding | None = None) -> pa.Table:
+        """Fold each partition to at most one row and return these rows, in the order of the partitions.
+
+        Args:
+            reads: the columns that `folding` takes.
+            outputs: the columns of the rows that it gives.
+            folding: folds the batches of a partition.
+            refold: folds such rows further; given where rows are so large that not many should come here at once.
+        """
+
+    @abstractmethod
     def gather(self, reads: Sequence[Path], task: Task, rows: int | None = None) -> list[bytes]:
         """Run a task over each partition (of the first rows only, if their number is given) and return what each gave."""
+
+
+class AbstractGrouped(ABC):
+    """An adapter around a grouping of a frame's rows.
+
+    Attributes:
+        frame: the frame.
+        keys: the key columns, as they stand in the result.
+    """
+
+    frame: AbstractFrame
+    keys: tuple[Column, ...]
+
+    @property
+    def grouping(self) -> tuple[Column, ...]:
+        """The columns by which rows are grouped while they are folded: the keys, or numbers that stand for them."""
+        return self.keys
+
+    @abstractmethod
+    def aggregate(self, reads: Sequence[Path], outputs: Sequence[Column], combine: Folding, again: Folding) -> Any:
+        """Return a native frame of the keys, then the outputs, one row for each group.
+
+        Args:
+            reads: the columns that `combine` takes, after the keys.
+            outputs: the columns that it gives, after the keys.
+            combine: folds the rows of each key, where they are.
+            again: folds the rows that `combine` gave further, brought together by key, to one for each.
+        """
 
 
 class AbstractMemoryFrame(AbstractFrame):
@@ -70,6 +112,11 @@ class AbstractMemoryFrame(AbstractFrame):
     def replace(self, reads: Sequence[Path], outputs: Sequence[Column], function: BlockFunction) -> Any:
         """Compute the outputs and make a frame of them."""
         return self.from_table(self._compute(reads, outputs, function))
+
+    def fold(self, reads: Sequence[Path], outputs: Sequence[Column], folding: Folding, refold: Folding | None = None) -> pa.Table:
+        """Fold the one partition that a local frame is."""
+        batches = _as_table([self.column(path) for path in reads]).to_batches()
+        return pa.Table.from_batches(folding(batches), plain_schema(outputs))
 
     def gather(self, reads: Sequence[Path], task: Task, rows: int | None = None) -> list[bytes]:
         """Run the task once: a local frame is one partition."""
@@ -93,9 +140,20 @@ class AbstractMemoryFrame(AbstractFrame):
         return pa.Table.from_batches(function(source.to_batches()), arrow_schema(outputs)).replace_schema_metadata(None)
 
 
+def check_key(column: Column) -> Column:
+    """Return a key column.
+
+    Raises:
+        DTypeError: rows cannot be grouped by its type.
+    """
+    if not can_group(column.arrow) or pa.types.is_null(column.arrow):
+        raise DTypeError(f"key {column.name!r} is of type {column.type_name}, by which rows cannot be grouped.")
+    return column
+
+
 def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
     """Return the Arrow schema of some columns, each with its shape in the metadata where it is an array."""
-    fields = [pa.field(column.name, column.arrow, column.nullable) for column in columns]
+    fields = plain_schema(columns)
     return pa.schema(
         [field_with_metadata(field, column) if column.cell_shape else field for field, column in zip(fields, columns, strict=True)]
     )

@@ -9,11 +9,12 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+from pandas.api.typing import DataFrameGroupBy
 
 from tensorframes.blocks.cells import encode_cells
 from tensorframes.blocks.dense import unwrap_list
-from tensorframes.columns import SHAPE_KEY, Column, Schema, column_from_field, metadata_of
-from tensorframes.frames.base import AbstractMemoryFrame, Path
+from tensorframes.columns import SHAPE_KEY, Column, Schema, column_from_field, metadata_of, plain_schema
+from tensorframes.frames.base import AbstractGrouped, AbstractMemoryFrame, Folding, Path, arrow_schema, positional_names
 from tensorframes.shapes import Shape
 
 
@@ -60,7 +61,7 @@ class PandasFrame(AbstractMemoryFrame):
 def _column(name: str, array: pa.Array | None, shapes: Mapping[str, list[int]]) -> Column:
     if array is None:
         return Column(name, pa.null(), native_type="object")
-    column = column_from_field(pa.field(name, array.type, array.null_count > 0))
+    column = column_from_field(pa.field(name, array.type, array.null_count > 0 or pa.types.is_null(array.type)))
     known = shapes.get(name)
     if known and column.cell_shape is not None and column.cell_shape.accepts(Shape.of(known[1:])):
         return column.with_cell_shape(column.cell_shape.narrow(Shape.of(known[1:])))
@@ -130,3 +131,39 @@ def _with_shapes(frame: pd.DataFrame, attrs: Mapping[str, Any], schema: pa.Schem
             noted[field.name] = metadata_of(column)[SHAPE_KEY]
     frame.attrs = {**attrs, SHAPE_KEY: {**attrs.get(SHAPE_KEY, {}), **noted}} if noted else dict(attrs)
     return frame
+
+
+class PandasGrouped(AbstractGrouped):
+    """A pandas ``DataFrameGroupBy``: groups are as pandas makes them, also where it drops nulls or sorts."""
+
+    def __init__(self, native: DataFrameGroupBy) -> None:
+        """Take the number of each row's group, and each group's keys, from pandas."""
+        self._frame = PandasFrame(native.obj)
+        self._codes = native.ngroup().to_numpy()
+        sizes = native.size()
+        keys = sizes.index.to_frame(index=False) if isinstance(sizes, pd.Series) else sizes.drop(columns="size")
+        self._keys = keys.set_axis(["key" if name is None else str(name) for name in keys.columns], axis=1)
+        self.frame = self._frame
+        self.keys = PandasFrame(self._keys).schema.columns
+
+    @property
+    def grouping(self) -> tuple[Column, ...]:
+        """The number of the group."""
+        return (Column("code", pa.int64()),)
+
+    def aggregate(self, reads: Sequence[Path], outputs: Sequence[Column], combine: Folding, again: Folding) -> Any:
+        """Fold the rows by the numbers of their groups."""
+        held = pa.array(self._codes >= 0)
+        columns = [pa.chunked_array([pa.array(self._codes)]), *(self._frame.column(path) for path in reads)]
+        table = pa.table(columns, names=positional_names(len(columns))).filter(held)
+        schema = arrow_schema([*self.grouping, *outputs])
+        found = pa.Table.from_batches(again(combine(table.to_batches())), plain_schema([*self.grouping, *outputs]))
+        found = found.cast(schema).sort_by("code")
+        keys = self._keys.iloc[found.column(0).to_numpy()].reset_index(drop=True)
+        result = self._frame.from_table(found.drop_columns(["code"]))
+        return _with_shapes(pd.concat([keys, result], axis=1), {}, schema)
+
+
+def wrap_grouped_pandas(native: Any) -> AbstractGrouped | None:
+    """Return the adapter of a pandas grouping, or None if it is none."""
+    return PandasGrouped(native) if isinstance(native, DataFrameGroupBy) else None

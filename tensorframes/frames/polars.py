@@ -8,9 +8,19 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+from polars.dataframe.group_by import GroupBy
 
-from tensorframes.columns import Column, Schema, column_from_field
-from tensorframes.frames.base import AbstractMemoryFrame, Path
+from tensorframes.columns import Column, Schema, column_from_field, plain_schema
+from tensorframes.errors import ShapeError
+from tensorframes.frames.base import (
+    AbstractGrouped,
+    AbstractMemoryFrame,
+    Folding,
+    Path,
+    arrow_schema,
+    check_key,
+    positional_names,
+)
 
 
 def wrap_polars(native: Any) -> PolarsFrame | None:
@@ -48,7 +58,7 @@ def _column(series: pl.Series) -> Column:
     if series.dtype == pl.Object:
         return Column(series.name, pa.null(), native_type="object")
     arrow = series.head(0).to_arrow().type
-    return column_from_field(pa.field(series.name, arrow, series.null_count() > 0))
+    return column_from_field(pa.field(series.name, arrow, series.null_count() > 0 or pa.types.is_null(arrow)))
 
 
 def _from_arrow(outputs: pa.Table) -> pl.DataFrame:
@@ -68,5 +78,33 @@ def _as_array(series: pl.Series, column: Column) -> pl.Series:
             break
     for known in reversed(column.cell_shape or ()):
         dtype = pl.List(dtype) if known is None else pl.Array(dtype, known)
-    shaped: pl.Series = series.cast(dtype)
+    try:
+        shaped: pl.Series = series.cast(dtype)
+    except pl.exceptions.PolarsError as error:
+        raise ShapeError(
+            f"column {series.name!r} is said to have cells of shape {column.cell_shape}, but holds others: {error}."
+        ) from error
     return shaped
+
+
+class PolarsGrouped(AbstractGrouped):
+    """A polars ``GroupBy``, by columns or expressions."""
+
+    def __init__(self, native: GroupBy) -> None:
+        """Compute the keys."""
+        keys = native.df.select(*native.by, **native.named_by)
+        self._native, self._keys = native, PolarsFrame(keys)
+        self.frame = self._frame = PolarsFrame(native.df)
+        self.keys = tuple(map(check_key, self._keys.schema))
+
+    def aggregate(self, reads: Sequence[Path], outputs: Sequence[Column], combine: Folding, again: Folding) -> Any:
+        """Fold the rows of each key, in the order of their first rows."""
+        columns = [*(self._keys.column((column.name,)) for column in self.keys), *(self._frame.column(path) for path in reads)]
+        table = pa.table(columns, names=positional_names(len(columns)))
+        found = pa.Table.from_batches(again(combine(table.to_batches())), plain_schema([*self.keys, *outputs]))
+        return self._frame.from_table(found.cast(arrow_schema([*self.keys, *outputs])))
+
+
+def wrap_grouped_polars(native: Any) -> AbstractGrouped | None:
+    """Return the adapter of a polars grouping, or None if it is none."""
+    return PolarsGrouped(native) if isinstance(native, GroupBy) else None

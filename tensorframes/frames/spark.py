@@ -15,12 +15,16 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (its name in Spark's own documentation)
 from pyspark.sql import types as T  # noqa: N812
+from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import to_arrow_type
 
 from tensorframes.columns import Column, Schema, column_from_field, metadata_of, split_lists
 from tensorframes.dtypes import BY_NAME, is_bytes
-from tensorframes.frames.base import AbstractFrame, BlockFunction, Path, Task, positional_names
+from tensorframes.errors import FrameError
+from tensorframes.frames.base import AbstractFrame, AbstractGrouped, BlockFunction, Folding, Path, Task, check_key, positional_names
+
+_REFOLDING_TASKS = 8
 
 
 def wrap_spark(native: Any) -> SparkFrame | None:
@@ -38,14 +42,17 @@ class SparkFrame(AbstractFrame):
         self.schema = Schema(tuple(map(_column, native.schema)), on_spark=True, folds_case=folds_case)
 
     def append(self, reads: Sequence[Path], outputs: Sequence[Column], function: BlockFunction) -> Any:
-        """Compute all outputs in one struct, then take it apart."""
+        """Compute all outputs in one call; several come in one struct, which is then taken apart."""
         names = positional_names(len(outputs))
-        fields = [T.StructField(name, _spark_type(column)) for name, column in zip(names, outputs, strict=True)]
-        packed = _unused("tensorframes", self.native.columns)
+        struct = T.StructType([T.StructField(name, _spark_type(column)) for name, column in zip(names, outputs, strict=True)])
+        returned = struct if len(outputs) > 1 else struct.fields[0].dataType
         # asNondeterministic keeps Spark from copying the call into a filter or a later projection, which would run it twice.
-        run = _struct_function(function, T.StructType(fields), len(reads))
-        call = arrow_udf(run, T.StructType(fields)).asNondeterministic()  # type: ignore[call-overload]  # its stubs know no structs
-        widened = self.native.select("*", call(*map(_path_column, reads)).alias(packed))
+        run = _column_function(function, to_arrow_type(struct), len(reads))
+        call = arrow_udf(run, returned).asNondeterministic()(*map(_path_column, reads))  # type: ignore[call-overload]  # knows no structs
+        if len(outputs) == 1:
+            return self.native.select("*", call.alias(outputs[0].name, metadata=_metadata(outputs[0])))
+        packed = _unused("tensorframes", self.native.columns)
+        widened = self.native.select("*", call.alias(packed))
         taken = [
             F.col(packed).getField(name).alias(column.name, metadata=_metadata(column)) for name, column in zip(names, outputs, strict=True)
         ]
@@ -68,6 +75,14 @@ class SparkFrame(AbstractFrame):
             )
         )
 
+    def fold(self, reads: Sequence[Path], outputs: Sequence[Column], folding: Folding, refold: Folding | None = None) -> pa.Table:
+        """Fold each partition in a worker; large rows are folded again by a few tasks before they come here."""
+        schema = T.StructType([T.StructField(column.name, _spark_type(column)) for column in outputs])
+        rows = self._read(reads).mapInArrow(_batch_function(folding, _arrow_types(schema)), schema)
+        if refold is not None:
+            rows = rows.repartition(_REFOLDING_TASKS).mapInArrow(_batch_function(refold, _arrow_types(schema)), schema)
+        return rows.toArrow()
+
     def gather(self, reads: Sequence[Path], task: Task, rows: int | None = None) -> list[bytes]:
         """Run the task in every partition and collect what each gave."""
         frame = self._read(reads)
@@ -81,18 +96,75 @@ class SparkFrame(AbstractFrame):
         return read
 
 
-def _struct_function(function: BlockFunction, struct: T.StructType, count: int) -> Callable[..., Iterator[pa.Array]]:
-    """Return the worker function of an iterator ``arrow_udf``; its annotations tell Spark whether arrays come bare or in tuples."""
-    wanted = to_arrow_type(struct)
+class SparkGrouped(AbstractGrouped):
+    """A Spark ``GroupedData``, classic or Connect, by columns or expressions."""
+
+    def __init__(self, native: Any) -> None:
+        """Read the keys' names and types; nothing runs."""
+        self._frame = SparkFrame(native._df)
+        self._fields = native.count().schema.fields[:-1]
+        self._expressions = _key_expressions(native)
+        self.frame = self._frame
+        self.keys = tuple(check_key(_column(field)) for field in self._fields)
+
+    def aggregate(self, reads: Sequence[Path], outputs: Sequence[Column], combine: Folding, again: Folding) -> Any:
+        """Combine in each partition, shuffle what that gave by key, combine again."""
+        names = [f"_key_{i}" for i in range(len(self._fields))]
+        keys = [_one_zero(key, field).alias(name) for key, field, name in zip(self._expressions, self._fields, names, strict=True)]
+        fields = [T.StructField(name, field.dataType) for field, name in zip(self._fields, names, strict=True)]
+        values = [T.StructField(name, _spark_type(c)) for c, name in zip(outputs, positional_names(len(outputs)), strict=True)]
+        schema = T.StructType([*fields, *values])
+        read = self._frame.native.select(*keys, *(_path_column(path).alias(f"_{i}") for i, path in enumerate(reads)))
+        first = read.mapInArrow(_batch_function(combine, _arrow_types(schema)), schema)
+        folded = first.repartition(*names).mapInArrow(_batch_function(again, _arrow_types(schema)), schema)
+        return folded.select(
+            *(F.col(name).alias(column.name) for name, column in zip(names, self.keys, strict=True)),
+            *(F.col(field.name).alias(column.name, metadata=_metadata(column)) for field, column in zip(values, outputs, strict=True)),
+        )
+
+
+def wrap_grouped_spark(native: Any) -> AbstractGrouped | None:
+    """Return the adapter of a Spark grouping, or None if it is none."""
+    return SparkGrouped(native) if type(native).__name__ == "GroupedData" and hasattr(native, "_df") else None
+
+
+def _key_expressions(grouped: Any) -> list[Any]:
+    """Return the grouping's expressions as columns.
+
+    Raises:
+        FrameError: it is a rollup, a cube, grouping sets or a pivot.
+    """
+    if hasattr(grouped, "_grouping_cols"):  # Connect
+        if grouped._group_type != "groupby":
+            raise FrameError(f"a grouping of type {grouped._group_type} is no groupBy.")
+        return list(grouped._grouping_cols)
+    text = grouped._jgd.toString()
+    if not text.endswith("type: GroupBy]"):
+        raise FrameError(f"a grouping of type {text.rpartition('type: ')[2].rstrip(']')} is no groupBy.")
+    session = grouped._df.sparkSession
+    expressions = grouped._jgd.groupingExprs()
+    as_column = session._jvm.org.apache.spark.sql.classic.ExpressionUtils.column
+    return [ClassicColumn(as_column(expressions.apply(i))) for i in range(expressions.size())]
+
+
+def _one_zero(key: Any, field: T.StructField) -> Any:
+    """Give -0.0 the hash of 0.0, so that both meet."""
+    return key + F.lit(0.0).cast(field.dataType) if isinstance(field.dataType, T.FloatType | T.DoubleType) else key
+
+
+def _column_function(function: BlockFunction, struct: pa.StructType, count: int) -> Callable[..., Iterator[pa.Array]]:
+    """Return the worker function of an iterator ``arrow_udf``, which gives one column or a struct of several.
+
+    Its annotations tell Spark whether arrays come bare or in tuples.
+    """
+    wanted = list(struct)
     names = positional_names(count)
 
     def apply(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
-        from tensorframes.device import configure_worker  # here, so that reading a schema does not load TensorFlow
-
-        configure_worker()
+        _configure_worker()
         for outputs in function(pa.RecordBatch.from_arrays(list(batch), names) for batch in batches):
             arrays = [array.cast(field.type) for array, field in zip(outputs.columns, wanted, strict=True)]
-            yield pa.StructArray.from_arrays(arrays, fields=list(wanted))
+            yield arrays[0] if len(arrays) == 1 else pa.StructArray.from_arrays(arrays, fields=wanted)
 
     def apply_one(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
         return apply((array,) for array in batches)
@@ -100,16 +172,21 @@ def _struct_function(function: BlockFunction, struct: T.StructType, count: int) 
     return apply_one if count == 1 else apply
 
 
-def _batch_function(function: BlockFunction, types: Sequence[pa.Field]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _batch_function(function: Folding, types: Sequence[pa.Field]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def apply(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from tensorframes.device import configure_worker  # here, so that reading a schema does not load TensorFlow
 
-        configure_worker()
+        _configure_worker()
         for outputs in function(batches):
             arrays = [array.cast(field.type) for array, field in zip(outputs.columns, types, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, schema=pa.schema(types))
 
     return apply
+
+
+def _configure_worker() -> None:
+    from tensorframes.device import configure_worker  # here, so that the driver loads no TensorFlow for a frame's schema
+
+    configure_worker()
 
 
 def _task_function(task: Task) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

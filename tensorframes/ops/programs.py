@@ -21,7 +21,7 @@ def program(
     feed_dict: Any = None,
     signature: Mapping[str, tf.TensorSpec] | None = None,
     session: Any = None,
-    binary: Sequence[str] = (),
+    binary: str | Sequence[str] = (),
 ) -> Program:
     """Capture fetches as a program: a frozen, picklable value that every verb takes.
 
@@ -47,4 +47,5 @@ def program(
         (Program(x: float32[?, 3]) -> (z: float32[?, 3]), Shape([None, 3]))
     """
     schema = None if frame is None else wrap(frame).schema
+    binary = (binary,) if isinstance(binary, str) else tuple(binary)
     return as_program(fetches, schema, feed_dict, session=session, signature=signature, binary=binary)

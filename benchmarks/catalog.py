@@ -1,0 +1,8 @@
+"""All cases, in the order in which they run."""
+
+from __future__ import annotations
+
+from benchmarks import arrow, rows, spark_maps, workers
+from benchmarks.cases import Case
+
+CASES: tuple[Case, ...] = (*spark_maps.CASES, *rows.CASES, *arrow.CASES, *workers.CASES)

@@ -1,0 +1,99 @@
+"""What workers hold: memory, and programs that they have loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from pyspark.sql import functions as F  # noqa: N812
+
+import tensorframes as tfs
+from benchmarks.cases import Case, Contestants, Setting, adds
+from benchmarks.sessions import cached, fresh_workers, loads, peak_megabytes, rows_of, total
+
+FEWER = 50
+
+
+@contextmanager
+def memory(setting: Setting) -> Iterator[Contestants]:
+    """Add 3 to doubles in one partition, in a worker that has done nothing else."""
+
+    def peak(rows: int) -> float:
+        with fresh_workers(setting.spark):
+            frame = rows_of(setting.spark, rows, partitions=1).select(F.col("id").cast("double").alias("x"))
+            assert total(tfs.map_blocks(lambda x: {"z": x + 3}, frame), "z") == rows * (rows - 1) / 2 + 3 * rows
+            assert max(loads(setting.spark).values()) == 1, "the probe reaches the worker that ran the program"
+            return peak_megabytes(setting.spark)
+
+    yield Contestants(floor=lambda: peak(max(setting.rows // FEWER, 1)), ours=lambda: peak(setting.rows))
+
+
+@contextmanager
+def reuse(setting: Setting) -> Iterator[Contestants]:
+    """Call one function twice, with other constants."""
+
+    def plus(x, c):
+        return {"z": x + c}
+
+    held: dict[int, int] = {}
+
+    def call(constant: float) -> float:
+        return total(tfs.map_blocks(plus, frame, {"c": np.array(constant)}), "z")
+
+    def new_loads(constant: float) -> int:
+        """Count the loads that a call causes, in workers that were there before."""
+        before = loads(setting.spark)
+        call(constant)
+        after = loads(setting.spark)
+        return sum(after[pid] - before[pid] for pid in before.keys() & after.keys())
+
+    def first() -> int:
+        call(1.0)
+        held.update(loads(setting.spark))
+        return 0
+
+    def digest(constant: float) -> str:
+        return tfs.program(plus, frame=frame, feed_dict={"c": np.array(constant)}).digest
+
+    def reads_anew() -> bool:
+        shift = 1.0
+        shifted = lambda x: {"z": x + shift}  # noqa: E731
+        one = total(tfs.map_blocks(shifted, frame), "z")
+        shift = 2.0
+        return total(tfs.map_blocks(shifted, frame), "z") - one == setting.rows
+
+    with cached(rows_of(setting.spark, setting.rows).select((F.col("id") % 1000).cast("double").alias("x"))) as frame:
+        yield Contestants(
+            floor=first,
+            ours=lambda: new_loads(2.0) + new_loads(3.0),
+            checks={
+                "workers load programs, and the probe sees it": lambda: max(held.values()) > 0,
+                "other constants leave the digest as it is": lambda: digest(1.0) == digest(2.0),
+                "other constants change the result": lambda: call(3.0) - call(2.0) == setting.rows,
+                "a callable whose closure changed is read anew": reads_anew,
+            },
+        )
+
+
+CASES = (
+    Case(
+        "memory",
+        "Spark, x + 3 over one partition: how much more memory does a worker need for 50 times the rows?",
+        f"a {FEWER}th of the rows",
+        adds(300),
+        memory,
+        rows=50_000_000,
+        small=500,
+        unit="MB",
+    ),
+    Case(
+        "reuse",
+        "Spark, x + c with other constants: do workers load the program again?",
+        "none",
+        adds(0),
+        reuse,
+        rows=100_000,
+        unit="loads",
+    ),
+)

@@ -1,0 +1,72 @@
+"""Known reductions: programs that TensorFlow has a segment operation for.
+
+Reads graphs, never runs one. The one law: a program is only recognised where it surely is a plain reduction over the rows of one input, so
+that the segment operation gives what the program would.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from tensorframes.programs import Program
+
+_SEGMENT_OPS = {
+    "Sum": tf.math.unsorted_segment_sum,
+    "Prod": tf.math.unsorted_segment_prod,
+    "Min": tf.math.unsorted_segment_min,
+    "Max": tf.math.unsorted_segment_max,
+}
+_LOGICAL_OPS = {"Any": tf.math.unsorted_segment_max, "All": tf.math.unsorted_segment_min}
+
+
+def known_reductions(program: Program, folds: tuple[tuple[int, ...], ...]) -> tuple[str, ...] | None:
+    """Return the reduction over axis 0 that each output is of its input, or None unless all are known.
+
+    Args:
+        program: folds a block to cells.
+        folds: for each output the position of the input that it is folded from.
+
+    Returns:
+        "Sum", "Prod", "Min", "Max", "Any" or "All" for each output.
+    """
+    if program.controls:
+        return None
+    nodes = {node.name: node for node in tf.compat.v1.GraphDef.FromString(program.graph).node}
+    found = []
+    for port, (position,) in zip(program.output_ports, folds, strict=True):
+        kind = _reduction(nodes, port.tensor, program.input_ports[position].tensor)
+        if kind is None or program.input_ports[position].type.dtype == "string":
+            return None
+        found.append(kind)
+    return tuple(found)
+
+
+def reduce_segments(kind: str, values: tf.Tensor, segments: tf.Tensor, count: int) -> tf.Tensor:
+    """Reduce the rows of each segment, as the program does the rows of a block."""
+    if kind in _LOGICAL_OPS:
+        return tf.cast(_LOGICAL_OPS[kind](tf.cast(values, tf.int32), segments, count), tf.bool)
+    return _SEGMENT_OPS[kind](values, segments, count)
+
+
+def _reduction(nodes: dict[str, Any], output: str, source: str) -> str | None:
+    node = _behind_identities(nodes, output)
+    if node is None or node.op not in {*_SEGMENT_OPS, *_LOGICAL_OPS} or node.attr["keep_dims"].b or len(node.input) != 2:
+        return None
+    reduced, axis = (_behind_identities(nodes, name) for name in node.input)
+    if reduced is None or axis is None or f"{reduced.name}:0" != source or axis.op != "Const":
+        return None
+    return str(node.op) if tf.make_ndarray(axis.attr["value"].tensor).reshape(-1).tolist() == [0] else None
+
+
+def _behind_identities(nodes: dict[str, Any], tensor: str) -> Any:
+    """Return the operation that makes a tensor, passing over identities; None where it is not its first output, or waits for others."""
+    while True:
+        name, _, index = tensor.partition(":")
+        node = nodes.get(name)
+        if node is None or index not in ("", "0") or any(wait.startswith("^") for wait in node.input):
+            return None
+        if node.op != "Identity":
+            return node
+        tensor = node.input[0]

@@ -1,0 +1,55 @@
+"""What all tests share: a quiet TensorFlow, one Spark session, and every kind of frame behind one `frame` fixture."""
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+# TensorFlow and Spark read these when they start.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+pytest.register_assert_rewrite("flavours")
+
+from flavours import BATCH_ROWS, LOCAL, Flavour, spark_flavour  # noqa: E402
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m deselects
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """Mark whatever uses the Spark session."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """Start one classic session for all tests: two cores, and batches of three rows."""
+    from pyspark.sql import SparkSession
+
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("tensorframes tests")
+        .config("spark.sql.execution.arrow.maxRecordsPerBatch", BATCH_ROWS)
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", 2)
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+# Of the session's scope, so that all tests of one kind run together and find Spark's workers warm.
+@pytest.fixture(
+    scope="session", params=[*LOCAL, pytest.param("spark", marks=pytest.mark.spark)], ids=lambda kind: getattr(kind, "name", kind)
+)
+def frame(request: pytest.FixtureRequest) -> Flavour:
+    """Give each kind of frame in turn; the body of a test is the same for all."""
+    return spark_flavour(request.getfixturevalue("spark")) if request.param == "spark" else request.param
