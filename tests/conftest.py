@@ -35,6 +35,7 @@ def spark() -> Iterator[Any]:
         SparkSession.builder.master("local[2]")
         .appName("tensorframes tests")
         .config("spark.sql.execution.arrow.maxRecordsPerBatch", BATCH_ROWS)
+        .config("spark.sql.execution.arrow.localRelationThreshold", 0)  # each batch of Arrow data becomes a partition
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", 2)
         .config("spark.ui.enabled", "false")

@@ -488,6 +488,18 @@ def kept(x):
     return {"z": x}
 
 
+TYPES_READ_EVERYWHERE = {
+    "booleans, over many batches",
+    "longs that no double holds",
+    "NaN, infinity and minus zero",
+    "arrays of strings",
+    "strings, not only ASCII",
+    "dates are days",
+    "timestamps are microseconds",
+    "arrays of double for a program that declares float",
+}
+
+
 @each(
     Expect(
         "booleans, over many batches",
@@ -532,28 +544,28 @@ def kept(x):
     Expect("a boolean output", DOUBLES, lambda x: {"z": x > 2}, {"z": [False, False, True, True, True]}),
 )
 def test_types_go_in_and_out(case: Expect, frame: Flavour) -> None:
-    check_maps(case, frame)
+    (check_maps if case.id in TYPES_READ_EVERYWHERE else check_captures)(case, frame)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "local", "on_spark"),
-    [
-        ("uint8", pa.uint8(), pa.int16()),
-        ("uint16", pa.uint16(), pa.int32()),
-        ("uint32", pa.uint32(), pa.int64()),
-        ("float16", pa.float16(), pa.float32()),
-        ("bfloat16", pa.float32(), pa.float32()),
-    ],
-)
-def test_types_that_spark_lacks_are_widened_there(dtype: str, local: pa.DataType, on_spark: pa.DataType, frame: Flavour) -> None:
-    native = frame.make({"id": [0, 1], "x": [1.0, 200.0]})
-    held = frame.read(tfs.map_blocks(lambda x: {"z": tf.cast(x, dtype), "zs": tf.cast(x[:, None], dtype)}, native))
-    if dtype == "float16" and frame.name == "polars":
-        local = pa.float16()
-    wanted = on_spark if frame.on_spark else local
-    assert [held.schema.field(name).type for name in ("z", "zs")] == [wanted, pa.list_(wanted)]
-    assert [float(cell) for cell in held["z"].to_pylist()] == [1.0, 200.0]
-    assert [[float(value) for value in cell] for cell in held["zs"].to_pylist()] == [[1.0], [200.0]]
+WIDENED = {  # dtype → its column's type, and that on Spark
+    "uint8": (pa.uint8(), pa.int16()),
+    "uint16": (pa.uint16(), pa.int32()),
+    "uint32": (pa.uint32(), pa.int64()),
+    "float16": (pa.float16(), pa.float32()),
+    "bfloat16": (pa.float32(), pa.float32()),
+}
+
+
+def test_types_that_spark_lacks_are_widened_there(frame: Flavour) -> None:
+    def cast(x):
+        return {name: tf.cast(values, dtype) for dtype in WIDENED for name, values in ((dtype, x), (f"{dtype}s", x[:, None]))}
+
+    held = frame.read(tfs.map_blocks(cast, frame.make({"id": [0, 1], "x": [1.0, 200.0]})))
+    for dtype, (local, on_spark) in WIDENED.items():
+        wanted = on_spark if frame.on_spark else local
+        assert [held[dtype].type, held[f"{dtype}s"].type] == [wanted, pa.list_(wanted)]
+        assert [float(cell) for cell in held[dtype].to_pylist()] == [1.0, 200.0]
+        assert [[float(value) for value in cell] for cell in held[f"{dtype}s"].to_pylist()] == [[1.0], [200.0]]
 
 
 def test_bytes_come_back_as_they_went_in(frame: Flavour) -> None:
@@ -934,12 +946,12 @@ def sign_of_sum(x):
     for _ in range(2):  # Python's own loop
         z = z + 1
     while tf.reduce_max(z) < 100:
-        z = 2 * z
+        z = z + 50
     return {"z": z}
 
 
 def test_autograph_runs_python_control_flow(frame: Flavour) -> None:
-    check_maps(Expect("", {"x": [1.0, 2.0]}, sign_of_sum, {"z": [64 + 64.0, 0.0]}), frame)
+    check_maps(Expect("", {"x": [1.0, 2.0]}, sign_of_sum, {"z": [101.0, 100.0]}), frame)
 
 
 def test_numpy_on_constants_and_print_run_when_traced(capsys: pytest.CaptureFixture[str]) -> None:
@@ -1517,7 +1529,7 @@ DATA_FAILURES = [
     ),
 ]
 # A worker of Spark that failed is not used again, and the next one must first import TensorFlow: one failure of each kind is enough there.
-FAIL_EVERYWHERE = {"a ragged block", "another number of rows", "a null in a cell", "a failing operation"}
+FAIL_EVERYWHERE = {"a ragged block", "a failing operation"}
 
 
 @each(*DATA_FAILURES)

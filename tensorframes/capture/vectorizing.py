@@ -71,7 +71,7 @@ def _vectorize(fetch: Fetch, program: Program, constants: Collection[str]) -> Pr
 
             # The vectorizer's tf.squeeze would squeeze the rows away where there is one row only.
             count = tf.shape(next(iter(rows.values())))[0]
-            outputs = tf.cond(count == 1, alone, lambda: [*map_rows(one, rows)])
+            outputs = tf.cond(tf.equal(count, 1), alone, lambda: [*map_rows(one, rows)])
             return dict(zip(program.outputs, outputs, strict=True))
 
         return replace(trace(replace(fetch, call=call), specs), structure=program.structure)

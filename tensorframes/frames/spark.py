@@ -47,7 +47,7 @@ class SparkFrame(AbstractFrame):
         struct = T.StructType([T.StructField(name, _spark_type(column)) for name, column in zip(names, outputs, strict=True)])
         returned = struct if len(outputs) > 1 else struct.fields[0].dataType
         # asNondeterministic keeps Spark from copying the call into a filter or a later projection, which would run it twice.
-        run = _column_function(function, to_arrow_type(struct), len(reads))
+        run = _column_function(function, _arrow_type(struct), len(reads))
         call = arrow_udf(run, returned).asNondeterministic()(*map(_path_column, reads))  # type: ignore[call-overload]  # knows no structs
         if len(outputs) == 1:
             return self.native.select("*", call.alias(outputs[0].name, metadata=_metadata(outputs[0])))
@@ -202,7 +202,7 @@ def _column(field: T.StructField) -> Column:
     if isinstance(field.dataType, T.UserDefinedType | T.VariantType):
         return Column(field.name, pa.null(), field.nullable, native_type=kind)
     try:
-        arrow = pa.field(field.name, to_arrow_type(field.dataType), field.nullable)
+        arrow = pa.field(field.name, to_arrow_type(field.dataType, timezone="UTC"), field.nullable)
     except Exception:  # PySpark raises its own error for each type it cannot convert, and these are no tensors
         return Column(field.name, pa.null(), field.nullable, native_type=kind)
     column = column_from_field(arrow.with_metadata({"SPARK::metadata::json": json.dumps(field.metadata)}))
@@ -238,7 +238,11 @@ def _spark_type(column: Column) -> T.DataType:
 
 
 def _arrow_types(schema: T.StructType) -> list[pa.Field]:
-    return [pa.field(field.name, to_arrow_type(field.dataType)) for field in schema]
+    return [pa.field(field.name, _arrow_type(field.dataType)) for field in schema]
+
+
+def _arrow_type(kind: T.DataType) -> pa.DataType:
+    return to_arrow_type(kind, timezone="UTC")
 
 
 def _metadata(column: Column) -> dict[str, Any]:
