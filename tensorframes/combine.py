@@ -18,6 +18,7 @@ from tensorframes.blocks.groups import Groups, group_rows, normalized
 from tensorframes.blocks.rebatch import rebatch
 from tensorframes.blocks.scalars import take_aligned
 from tensorframes.columns import Column, plain_schema
+from tensorframes.device import place
 from tensorframes.errors import ProgramError, ShapeError, TensorFramesError
 from tensorframes.feeds import Constant
 from tensorframes.fold import Cells, Fold, concatenate, refold
@@ -57,8 +58,7 @@ class Combine:
             TensorFramesError: names verb, input, column, row of the block, wanted and held.
         """
         try:
-            with eagerly():
-                yield from self._run(batches)
+            yield from self._run(batches)
         except TensorFramesError as error:
             error.verb = error.verb or self.plan.verb
             raise
@@ -108,7 +108,8 @@ class Combine:
 
     def _combine(self, keys: Sequence[pa.Array], cells: Cells) -> tuple[list[pa.Array], Cells]:
         groups = group_rows(keys)
-        return groups.keys, self._by_segments(groups, cells) if self.known else self._by_chunks(groups, cells)
+        with eagerly(), place(self.plan.device):
+            return groups.keys, self._by_segments(groups, cells) if self.known else self._by_chunks(groups, cells)
 
     def _by_segments(self, groups: Groups, cells: Cells) -> Cells:
         assert self.known is not None

@@ -52,13 +52,20 @@ class Fold:
         Raises:
             TensorFramesError: names verb, input, column, row of the block, wanted and held.
         """
+        try:
+            with eagerly():
+                return self._partition(batches)
+        except TensorFramesError as error:
+            error.verb = error.verb or self.plan.verb
+            raise
+
+    def _partition(self, batches: Iterable[pa.RecordBatch]) -> Cells | None:
         held: list[Cells] = []
-        with self._named():
-            for block in rebatch(join_small(batches), self.plan.block_rows):
-                held.append(self.fold(self.decode(block), 1))
-                if len(held) == _MOST_HELD or (len(held) > 1 and len(held) * _nbytes(held[0]) > _MOST_BYTES):
-                    held = [self.fold(_stack(held), 2)]
-            return self.fold(_stack(held), 2) if len(held) > 1 else held[0] if held else None
+        for block in rebatch(join_small(batches), self.plan.block_rows):
+            held.append(self.fold(self.decode(block), 1))
+            if len(held) == _MOST_HELD or (len(held) > 1 and len(held) * _nbytes(held[0]) > _MOST_BYTES):
+                held = [self.fold(_stack(held), 2)]
+        return self.fold(_stack(held), 2) if len(held) > 1 else held[0] if held else None
 
     def decode(self, block: pa.RecordBatch) -> Cells:
         """Return the cells of a block's columns, in the order of the outputs."""
@@ -82,9 +89,6 @@ class Fold:
                     f"shape {Shape(wanted)}."
                 )
         return outputs
-
-    def _named(self) -> _Named:
-        return _Named(self.plan.verb)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,22 +143,6 @@ def cell_bytes(plan: Plan) -> int | None:
             return None
         total += 8 * math.prod(dim or 0 for dim in column.cell_shape)
     return total
-
-
-class _Named:
-    """Adds the verb's name to errors that leave the block."""
-
-    def __init__(self, verb: str) -> None:
-        self.verb = verb
-        self._eager = eagerly()
-
-    def __enter__(self) -> None:
-        self._eager.__enter__()
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        self._eager.__exit__(kind, error, traceback)
-        if isinstance(error, TensorFramesError):
-            error.verb = error.verb or self.verb
 
 
 def _nbytes(cells: Cells) -> int:

@@ -129,7 +129,8 @@ def _reduce(source: AbstractFrame, fold: Fold) -> Any:
     plan, again = fold.plan, refold(fold)
     size = cell_bytes(plan)
     rows = source.fold(plan.reads, plan.outputs, fold, again if size is None or size > LARGE_ROW else None)
-    cells = again.partition(rows.to_batches())
+    here = replace(again, plan=replace(again.plan, device="auto"))  # the driver need not have the workers' devices
+    cells = here.partition(rows.to_batches())
     if cells is None:
         raise EmptyFrameError("the frame has no row to fold.")
     return pack(plan.program.structure, plan.program.outputs, [_value(plan, i, values[0]) for i, values in enumerate(cells)])
