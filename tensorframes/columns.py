@@ -142,11 +142,11 @@ class Schema:
 
     def find(self, name: str) -> tuple[tuple[str, ...], Column] | None:
         """Find a column or a struct's field; None where there is none."""
-        matches = [column for column in self.columns if column.name == name]
+        matches = [column for column in self.columns if self._is_named(column, name)]
         if len(matches) > 1:
             raise ColumnError(f"the frame has {len(matches)} columns named {name!r}.", facts={"columns": self.facts})
         if matches:
-            return (name,), matches[0]
+            return (matches[0].name,), matches[0]
         for column in self.columns:
             if column.fields and name.startswith(column.name + "."):
                 inner = Schema(column.fields).find(name[len(column.name) + 1 :])
@@ -156,10 +156,10 @@ class Schema:
 
     def taken(self, name: str) -> str | None:
         """Return the column whose name collides with this one, or None."""
-        for held in self.names:
-            if held == name or (self.folds_case and held.lower() == name.lower()):
-                return held
-        return None
+        return next((column.name for column in self.columns if self._is_named(column, name)), None)
+
+    def _is_named(self, column: Column, name: str) -> bool:
+        return column.name == name or (self.folds_case and column.name.lower() == name.lower())
 
     def __repr__(self) -> str:
         """Print as ``print_schema`` does."""
@@ -236,8 +236,11 @@ def _logical_shape(arrow: pa.FixedShapeTensorType) -> list[int]:
 def _metadata_shape(field: pa.Field) -> Shape | None:
     metadata = field.metadata or {}
     text = metadata.get(SHAPE_KEY.encode())
-    dims = json.loads(text) if text else json.loads(metadata.get(_SPARK_KEY, b"{}")).get(SHAPE_KEY)
-    return Shape.of(dims[1:]) if dims else None
+    try:
+        dims = json.loads(text) if text else json.loads(metadata.get(_SPARK_KEY, b"{}")).get(SHAPE_KEY)
+        return Shape.of(dims[1:]) if dims else None
+    except (ValueError, TypeError):  # somebody else's metadata, out of which no shape is to be had
+        return None
 
 
 _SPARK_NAMES = {"int": "integer"}

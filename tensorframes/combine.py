@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 
-from tensorframes.blocks.groups import Groups, group_rows, normalized
+from tensorframes.blocks.groups import Groups, group_rows, normalized, restored
 from tensorframes.blocks.rebatch import rebatch
 from tensorframes.blocks.scalars import take_aligned
 from tensorframes.columns import Column, plain_schema
@@ -95,7 +95,7 @@ class Combine:
 
     def _encode(self, keys: Sequence[pa.Array], cells: Cells) -> Iterator[pa.RecordBatch]:
         schema = plain_schema([*self.keys, *self.plan.outputs])
-        keys = [key if key.type == column.arrow else key.cast(column.arrow) for key, column in zip(keys, self.keys, strict=True)]
+        keys = [restored(key, column.arrow) for key, column in zip(keys, self.keys, strict=True)]
         for start in range(0, len(keys[0]), _BATCH_ROWS):
             part = slice(start, start + _BATCH_ROWS)
             values = [encode_output(column, cell[part], None) for column, cell in zip(self.plan.outputs, cells, strict=True)]

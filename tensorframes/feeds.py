@@ -47,6 +47,8 @@ class Constant:
         Raises:
             DTypeError: NumPy makes no array of numbers, booleans or strings of it.
         """
+        if isinstance(value, np.ma.MaskedArray):
+            raise DTypeError(f"the constant for input {name!r} is a masked array, whose mask would be lost.")
         try:
             array = np.asarray(value)
         except (ValueError, TypeError, NotImplementedError) as error:

@@ -81,7 +81,7 @@ class Fold:
         """Call the program; each output must have the given shape."""
         sources = enumerate(self.plan.inputs)
         feeds = [constant_tensor(source) if isinstance(source, Constant) else to_tensor(given[i]) for i, source in sources]
-        outputs = [to_array(tensor) for tensor in call_program(self.plan, feeds, np.arange(rows))]
+        outputs = [to_array(tensor) for tensor in call_program(self.plan, feeds, np.arange(rows), self._row(step))]
         for column, values, wanted in zip(self.plan.outputs, outputs, shapes, strict=True):
             if values.shape != wanted:
                 raise ShapeError(
@@ -89,6 +89,10 @@ class Fold:
                     f"shape {Shape(wanted)}."
                 )
         return outputs
+
+    def _row(self, step: int) -> str:
+        """Return how messages call a row of what is folded in this round."""
+        return "row {} of the block" if step == 1 else f"cell {{}} of round {step}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +114,9 @@ class PairFold(Fold):
             cells = [_join(values, left) for values, left in zip(folded, (values[count - count % 2 :] for values in cells), strict=True)]
             step += 1
         return cells
+
+    def _row(self, step: int) -> str:
+        return "pair {} of the block" if step == 1 else f"pair {{}} of round {step}"
 
 
 def run_fold(plan: Plan) -> Fold:

@@ -129,7 +129,7 @@ def plan_reduce(
     feed_dict: Any,
     *,
     pairwise: bool = False,
-    keys: Sequence[str] = (),
+    keys: Sequence[Column] = (),
     block_rows: int | None = None,
     device: str = "auto",
 ) -> Plan:
@@ -141,7 +141,7 @@ def plan_reduce(
         schema: the frame's columns.
         feed_dict: where inputs come from, by the reduce's naming convention.
         pairwise: whether the program takes two cells.
-        keys: names of the key columns that will stand before the outputs.
+        keys: the key columns that will stand before the outputs.
         block_rows: rows of a block.
         device: where to run.
 
@@ -159,8 +159,9 @@ def plan_reduce(
     for port, fold in zip(program.output_ports, folds, strict=True):
         for position in fold:
             _check_fold(port, program.input_ports[position], pairwise)
+        _check_one_column([inputs[position] for position in fold], program)
     outputs = tuple(_folded_column(port, inputs[fold[0]], program, schema) for port, fold in zip(program.output_ports, folds, strict=True))
-    _check_names([port.name for port in program.output_ports], Schema(tuple(Column(key, pa.null()) for key in keys)), True)
+    _check_names([port.name for port in program.output_ports], Schema(tuple(keys), folds_case=schema.folds_case and bool(keys)), True)
     return Plan(verb, program, inputs, reads, outputs, False, block_rows, device, folds)
 
 
@@ -206,7 +207,7 @@ def _pair_folds(program: Program, free: Sequence[int]) -> tuple[tuple[int, ...],
     names = list(program.inputs)
     folds = []
     for output in program.outputs:
-        pair = [names.index(name) for name in (f"{output}_1", f"{output}_2") if name in names]
+        pair = [names.index(name) for name in (f"{output}_1", f"{output}_2") if name in names and names.index(name) in free]
         if len(pair) != 2 and len(program.outputs) == 1 and len(free) == 2:
             pair = list(free)
         if len(pair) != 2:
@@ -237,6 +238,19 @@ def _check_fold(output: Port, source: Port, pairwise: bool) -> None:
         raise DTypeError(sentence)
     if cell is not None and held.shape is not None and not cell.accepts(held.shape):
         raise ShapeError(sentence)
+
+
+def _check_one_column(sources: Sequence[ColumnInput | Constant], program: Program) -> None:
+    """Raise unless the inputs that an output is folded from read one column."""
+    left, right = sources[0], sources[-1]
+    assert isinstance(left, ColumnInput)
+    assert isinstance(right, ColumnInput)
+    if left.read != right.read:
+        raise ProgramError(
+            f"inputs {left.name!r} and {right.name!r} are folded with each other, but are fed by the columns {left.column!r} and "
+            f"{right.column!r}.",
+            facts=_signature(program),
+        )
 
 
 def _folded_column(port: Port, source: ColumnInput | Constant, program: Program, schema: Schema) -> Column:

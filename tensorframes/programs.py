@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import re
 import threading
 import weakref
 from collections import OrderedDict
@@ -145,8 +146,18 @@ class Program:
             symbolic = [tf.convert_to_tensor(given[port.name], port.type.dtype) for port in self.input_ports]
             return pack(self.structure, self.outputs, loaded(symbolic))
         with eagerly():
-            feeds = [tf.convert_to_tensor(given[port.name], port.type.dtype) for port in self.input_ports]
+            feeds = [_as_input(given[port.name], port) for port in self.input_ports]
             return pack(self.structure, self.outputs, load(self)(feeds))
+
+
+def _as_input(value: Any, port: Port) -> tf.Tensor:
+    try:
+        tensor = tf.convert_to_tensor(value, port.type.dtype)
+    except (TypeError, ValueError) as error:
+        raise ProgramError(f"input {port.name!r} wants {port.type}, but {type(value).__name__} is given: {error}") from error
+    if port.type.shape is not None and not port.type.shape.accepts(tensor.shape):
+        raise ProgramError(f"input {port.name!r} wants {port.type}, but {tensor_type(tensor)} is given.")
+    return tensor
 
 
 Loaded = Callable[[Sequence[tf.Tensor]], list[tf.Tensor]]
@@ -344,7 +355,7 @@ _BOUND_TO_PROCESS = {
     "EagerPyFunc": "a Python function",
     "IteratorGetNext": "a dataset's iterator",
 }
-_WRITES = ("Assign", "AssignAdd", "AssignSub", "AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp")
+_WRITES = re.compile(r"Assign\w*|(Resource)?(StridedSliceAssign|(Sparse)?Apply\w+|Scatter(Nd)?(Add|Sub|Mul|Div|Min|Max|Update))")
 
 
 def check_shippable(graph: Any) -> None:
@@ -360,7 +371,7 @@ def check_shippable(graph: Any) -> None:
                 f"the program calls {_BOUND_TO_PROCESS[node.op]} (operation {node.name!r} of type {node.op}), "
                 "which cannot leave the process that made it."
             )
-        if node.op in _WRITES:
+        if _WRITES.fullmatch(node.op):
             raise ProgramError(f"the program assigns a variable (operation {node.name!r}), but each worker would change its own.")
 
 
@@ -382,6 +393,8 @@ def _tf_shape(shape: Shape | None) -> tf.TensorShape:
 
 
 def _freeze_capture(name: str, value: Any, graph: Any) -> Capture:
+    if value.dtype == tf.variant:
+        raise ProgramError(f"the program reads a captured {name!r} that is no tensor, such as a dataset; make it inside the function.")
     if value.dtype != tf.resource:
         array, is_variable = value.numpy(), False
     else:

@@ -47,7 +47,18 @@ def reduce_segments(kind: str, values: tf.Tensor, segments: tf.Tensor, count: in
     """Reduce the rows of each segment, as the program does the rows of a block."""
     if kind in _LOGICAL_OPS:
         return tf.cast(_LOGICAL_OPS[kind](tf.cast(values, tf.int32), segments, count), tf.bool)
+    if kind in ("Min", "Max") and values.dtype.is_floating:
+        return -_largest(-values, segments, count) if kind == "Min" else _largest(values, segments, count)
     return _SEGMENT_OPS[kind](values, segments, count)
+
+
+def _largest(values: tf.Tensor, segments: tf.Tensor, count: int) -> tf.Tensor:
+    """Return each segment's maximum, NaN where there is one, as tf.reduce_max does; the segment operation knows neither NaN nor -inf."""
+    least, nan = (tf.constant(value, values.dtype) for value in (-float("inf"), float("nan")))
+    is_nan = tf.math.is_nan(values)
+    ranks = tf.math.unsorted_segment_max(tf.where(is_nan, 2, tf.where(values > least, 1, 0)), segments, count)
+    largest = tf.math.unsorted_segment_max(tf.where(is_nan, least, values), segments, count)
+    return tf.where(ranks == 2, nan, tf.where(ranks == 1, largest, least))
 
 
 def _reduction(nodes: dict[str, Any], output: str, source: str) -> str | None:

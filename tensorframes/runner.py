@@ -89,7 +89,12 @@ class Runner:
 
     def _compute(self, feeds: list[tf.Tensor], rows: np.ndarray) -> list[pa.Array]:
         """Call the program on the given rows of a block and encode what it gives."""
-        outputs = [to_array(tensor) for tensor in call_program(self.plan, feeds, rows)]
+        try:
+            outputs = [to_array(tensor) for tensor in call_program(self.plan, feeds, rows)]
+        except ProgramError:
+            if len(rows) == 1 or not self._rows_may_grow:
+                raise
+            return self._one_by_one(feeds, rows)
         if self.plan.keep_rows:
             for column, values in zip(self.plan.outputs, outputs, strict=True):
                 check_rows(column.name, len(values), len(rows))
@@ -97,6 +102,19 @@ class Runner:
             check_same_rows(self.plan.outputs, outputs)
         numbers = rows if self.plan.keep_rows else None
         return [encode_output(column, values, numbers) for column, values in zip(self.plan.outputs, outputs, strict=True)]
+
+    @property
+    def _rows_may_grow(self) -> bool:
+        """Whether rows of one shape may give outputs of several, which no one call can hold."""
+        return self.rowwise and any(None in (column.cell_shape or ()) for column in self.plan.outputs)
+
+    def _one_by_one(self, feeds: list[tf.Tensor], rows: np.ndarray) -> list[pa.Array]:
+        pairs = list(zip(feeds, self.plan.inputs, strict=True))
+        parts = [
+            self._compute([feed if isinstance(source, Constant) else feed[i : i + 1] for feed, source in pairs], rows[i : i + 1])
+            for i in range(len(rows))
+        ]
+        return [pa.concat_arrays(list(arrays)) for arrays in zip(*parts, strict=True)]
 
 
 def run_blocks(plan: Plan) -> Runner:
@@ -109,8 +127,14 @@ def run_rows(plan: Plan) -> Runner:
     return Runner(plan, rowwise=True)
 
 
-def call_program(plan: Plan, feeds: list[tf.Tensor], rows: np.ndarray) -> list[tf.Tensor]:
+def call_program(plan: Plan, feeds: list[tf.Tensor], rows: np.ndarray, named: str = "row {} of the block") -> list[tf.Tensor]:
     """Call a plan's program on the given rows of a block.
+
+    Args:
+        plan: whose program.
+        feeds: its inputs.
+        rows: the rows' numbers.
+        named: how messages call a row.
 
     Raises:
         ProgramError: an operation fails; names the first row that fails alone, if there is one.
@@ -121,7 +145,7 @@ def call_program(plan: Plan, feeds: list[tf.Tensor], rows: np.ndarray) -> list[t
             return loaded(feeds)
         except tf.errors.OpError as error:
             alone = _first_failing(plan, loaded, feeds, len(rows))
-            where = f"a block of {len(rows)} rows" if alone is None else f"row {rows[alone]} of the block"
+            where = f"a block of {len(rows)} rows" if alone is None else named.format(rows[alone])
             raise ProgramError(
                 f"the program failed on {where}: {type(error).__name__}: {reason(error)}",
                 facts={"inputs": [_fed(name, source) for name, source in zip(plan.program.inputs, plan.inputs, strict=True)]},

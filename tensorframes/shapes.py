@@ -5,6 +5,7 @@ Knows nothing of types. The one law: an unknown dimension is None in Python, ``?
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Sequence
 
 Dim = int | None
@@ -44,8 +45,12 @@ class Shape(tuple[Dim, ...]):
 
     @classmethod
     def of(cls, dims: Iterable[int | None]) -> Shape:
-        """Make a shape from whatever spells dimensions; -1 is accepted for unknown."""
-        return cls(None if dim is None or int(dim) == -1 else int(dim) for dim in dims)
+        """Make a shape from whatever spells dimensions; -1 is accepted for unknown.
+
+        Raises:
+            ValueError: a dimension is neither None nor an integer from -1 on.
+        """
+        return cls(None if dim is None or _dim(dim) == -1 else _dim(dim) for dim in dims)
 
     def accepts(self, other: Sequence[Dim]) -> bool:
         """Tell whether a tensor of the other shape may be one of this shape."""
@@ -54,6 +59,12 @@ class Shape(tuple[Dim, ...]):
     def narrow(self, other: Sequence[Dim]) -> Shape:
         """Fill in unknown dimensions from the other, which must be accepted."""
         return Shape(b if a is None else a for a, b in zip(self, other, strict=True))
+
+
+def _dim(dim: object) -> int:
+    if isinstance(dim, bool) or not hasattr(dim, "__index__") or not -1 <= operator.index(dim) < 2**63:
+        raise ValueError(f"{dim!r} is no dimension")
+    return operator.index(dim)
 
 
 def merge_shapes(a: Sequence[Dim], b: Sequence[Dim]) -> Shape:

@@ -5,7 +5,12 @@ from __future__ import annotations
 import runpy
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
+from test_spark import loads, new_loads
+
+from tensorframes.programs import CACHE
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -24,3 +29,43 @@ def test_digits_labels_nineteen_of_twenty_unseen_images_rightly_and_draws_some(s
     printed = capsys.readouterr().out
     assert " |-- scores: array (nullable = true) double[?,10]\n |-- label: long (nullable = true) long[?]\n" in printed
     assert f"the 898 unseen ones: {accuracy:.4f}" in printed
+
+
+def test_harmonic_mean_of_each_group(spark, example) -> None:
+    trips = [("there and back", 60.0), ("there and back", 20.0), ("uphill", 4.0), ("uphill", 6.0), ("uphill", 12.0)]
+    means = example("harmonic_mean.py")["harmonic_mean"](spark.createDataFrame(trips, "trip string, x double"), "trip")
+    assert means.columns == ["trip", "harmonic_mean"]
+    rows = sorted(means.collect())
+    assert [row.trip for row in rows] == ["there and back", "uphill"]
+    assert [row.harmonic_mean for row in rows] == pytest.approx([30.0, 6.0], rel=1e-12)
+
+
+def test_kmeans_agrees_with_mllib_and_loads_nothing_after_the_first_iteration(spark, example) -> None:
+    from pyspark.ml.clustering import KMeans
+    from pyspark.ml.functions import array_to_vector
+
+    module = example("kmeans.py")
+    points = module["synthetic"](60, 3, 4)
+    table = pa.table({"points": points.tolist()})
+    df = spark.createDataFrame(table).repartition(2)
+    vectors = df.select(array_to_vector("points").alias("features")).cache()
+
+    def mllib(iterations: int) -> np.ndarray:
+        estimator = KMeans(k=4, maxIter=iterations, tol=0.0, initMode="random", seed=1)
+        return np.array(estimator.fit(vectors).clusterCenters())
+
+    start, wanted = mllib(0), mllib(4)
+    assert not np.allclose(start, wanted)
+
+    once = module["kmeans"](table, start, 1)
+    loaded = CACHE.loads
+    assert not np.allclose(once, wanted)
+    np.testing.assert_allclose(module["kmeans"](table, start, 4), wanted, rtol=1e-9)
+    assert CACHE.loads == loaded
+
+    before = loads(spark)
+    np.testing.assert_allclose(module["kmeans"](df, start, 4), wanted, rtol=1e-9)
+    assert CACHE.loads == loaded
+    # The program of the map and that of the reduce, at most once in each worker, whichever iteration's tasks it got.
+    assert 1 <= max(new_loads(spark, before)) <= 2
+    vectors.unpersist()

@@ -245,6 +245,10 @@ def test_append_shape_takes_the_frame_s_own_columns():
         assert block(tfs.append_shape(frame, frame[column], [None, 2]), "y") == "float64[?, 2]"
 
 
+def no_dimension(given: str, dim: str) -> str:
+    return f"append_shape: column 'y' wants a shape like [None, 2], but {given} is given: {dim} is no dimension."
+
+
 def like(given: str) -> str:
     return f"append_shape: column 'y' wants a shape like [?, ?] but {given} is given."
 
@@ -256,7 +260,10 @@ def like(given: str) -> str:
     ExpectFail(("y", [None]), ShapeError, like("[?]"), "too few dimensions"),
     ExpectFail(("y", [None, 2, 2]), ShapeError, like("[?, 2, 2]"), "too many dimensions"),
     ExpectFail(("y", [3, 2]), ShapeError, like("[3, 2]"), "a number of rows"),
-    ExpectFail(("y", [None, -2]), ShapeError, like("[?, -2]"), "a negative dimension"),
+    ExpectFail(("y", [None, -2]), ShapeError, no_dimension("[None, -2]", "-2"), "a negative dimension"),
+    ExpectFail(("y", [None, 2.5]), ShapeError, no_dimension("[None, 2.5]", "2.5"), "a fraction"),
+    ExpectFail(("y", [None, True]), ShapeError, no_dimension("[None, True]", "True"), "a boolean"),
+    ExpectFail(("y", "ab"), ShapeError, no_dimension("'ab'", "'a'"), "text"),
 )
 def test_wrong_shapes(case):
     check(lambda given: tfs.append_shape(TABLE, *given), case)

@@ -248,7 +248,7 @@ def test_other_constants_load_nothing(spark: Any) -> None:
 
 
 def test_each_of_four_programs_in_a_query_is_loaded_once_per_worker(spark: Any) -> None:
-    before, df = loads(spark), numbers(spark, 20, 4)
+    before, df = loads(spark), numbers(spark, 20, 1)  # one task, which takes a worker for each program
     for step in range(4):
         df = tfs.map_blocks({f"y{step}": functools.partial(lambda x, by: x * by, by=float(step) + 0.25)}, df)
     for _ in range(3):
@@ -264,7 +264,7 @@ def test_one_program_twice_in_a_query_is_loaded_once_per_worker(spark: Any) -> N
     def program(x):
         return x * 0.375
 
-    held = tfs.map_blocks({"y": program}, tfs.map_blocks({"z": program}, numbers(spark))).toArrow()
+    held = tfs.map_blocks({"y": program}, tfs.map_blocks({"z": program}, numbers(spark, 10, 1))).toArrow()
     assert held["y"].to_pylist() == held["z"].to_pylist()
     assert set(new_loads(spark, before)) <= {0, 1}
     assert sum(new_loads(spark, before)) >= 1
@@ -333,7 +333,7 @@ KILLED = """
     import tensorframes as tfs
     from pyspark.sql import SparkSession
 
-    spark = SparkSession.builder.master("local[2, 4]").config("spark.ui.enabled", "false").getOrCreate()
+    spark = SparkSession.builder.master("local[1, 4]").config("spark.ui.enabled", "false").getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     marker = sys.argv[1]
 
@@ -346,7 +346,7 @@ KILLED = """
         wanted = tf.reduce_any(x >= 70) & (tf.size(tf.io.matching_files(marker)) == 0)
         return {"z": x + 3 + tf.cond(wanted, die, lambda: tf.constant(0.0, tf.float64))}
 
-    df = spark.range(0, 100, 1, 4).selectExpr("cast(id as double) as x")
+    df = spark.range(0, 100, 1, 2).selectExpr("cast(id as double) as x")
     rows = tfs.map_blocks(dies_once, df, block_rows=5).collect()
     print(json.dumps(sorted([row.x, row.z] for row in rows)))
 """

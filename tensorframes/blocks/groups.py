@@ -39,6 +39,7 @@ def group_rows(keys: Sequence[pa.Array]) -> Groups:
     Args:
         keys: one array for each key column; scalars, or structs of them.
     """
+    keys = [normalized(key) for key in keys]
     codes, count = _codes(keys[0])
     for key in keys[1:]:
         more, most = _codes(key)
@@ -47,24 +48,47 @@ def group_rows(keys: Sequence[pa.Array]) -> Groups:
         codes, count = codes * most + more, count * most
     first, codes = _first_rows(codes)
     rows = pa.array(first)
-    return Groups(codes, [normalized(key.take(rows)) for key in keys])
+    return Groups(codes, [key.take(rows) for key in keys])
 
 
 def can_group(arrow: pa.DataType) -> bool:
     """Tell whether a type can be a key: scalars, and structs of them."""
     if pa.types.is_struct(arrow):
         return all(can_group(arrow.field(i).type) for i in range(arrow.num_fields))
-    return not pa.types.is_nested(arrow)
+    return not pa.types.is_nested(arrow) and not isinstance(arrow, pa.BaseExtensionType)
 
 
 def normalized(key: pa.Array) -> pa.Array:
-    """Return float keys with one zero and one NaN, dictionaries decoded, others as they are."""
+    """Return float keys with one zero and one NaN, in types that Arrow can compare and gather: halves widened, dictionaries decoded."""
     if pa.types.is_dictionary(key.type):
-        return key.dictionary_decode()
+        return normalized(key.dictionary_decode())
+    if pa.types.is_struct(key.type) and key.type.num_fields:
+        return _over_fields(key, [normalized(pc.struct_field(key, [i])) for i in range(key.type.num_fields)])
+    if pa.types.is_string_view(key.type) or pa.types.is_binary_view(key.type):
+        return key.cast(pa.large_string() if pa.types.is_string_view(key.type) else pa.large_binary())
+    if pa.types.is_float16(key.type):
+        key = key.cast(pa.float32())
     if not pa.types.is_floating(key.type):
         return key
     zero = pa.scalar(0.0, key.type)
     return pc.if_else(pc.is_nan(key), pa.scalar(float("nan"), key.type), pc.add(key, zero))
+
+
+def restored(key: pa.Array, arrow: pa.DataType) -> pa.Array:
+    """Return normalized keys in the type that they had."""
+    if key.type == arrow:
+        return key
+    if pa.types.is_dictionary(arrow):  # Arrow casts nothing but text to a dictionary
+        return restored(key, arrow.value_type).dictionary_encode().cast(arrow)
+    if pa.types.is_struct(arrow):
+        return _over_fields(key, [restored(pc.struct_field(key, [i]), arrow.field(i).type) for i in range(arrow.num_fields)])
+    return key.cast(arrow)
+
+
+def _over_fields(key: pa.Array, parts: Sequence[pa.Array]) -> pa.Array:
+    """Return a struct with other values of its fields."""
+    fields = [key.type.field(i).with_type(part.type) for i, part in enumerate(parts)]
+    return pa.StructArray.from_arrays(parts, fields=fields, mask=key.is_null())
 
 
 def _codes(key: pa.Array) -> tuple[np.ndarray, int]:
@@ -73,7 +97,7 @@ def _codes(key: pa.Array) -> tuple[np.ndarray, int]:
         parts = [key.is_valid(), *(pc.struct_field(key, [i]) for i in range(key.type.num_fields))]
         groups = group_rows([part if part.type != pa.bool_() else part.cast(pa.int8()) for part in parts])
         return groups.codes, groups.count
-    encoded = normalized(key).dictionary_encode(null_encoding="encode")
+    encoded = key.dictionary_encode(null_encoding="encode")
     return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), max(len(encoded.dictionary), 1)
 
 

@@ -14,9 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tensorframes.dtypes import BY_NAME, dtype_of_arrow, is_text
-from tensorframes.errors import DTypeError
+from tensorframes.errors import DTypeError, ShapeError
 
 ALIGNMENT = 64
+_MOST_BYTES = 2**31 - 1
 
 RowOf = Callable[[int], tuple[int, int]]
 
@@ -78,6 +79,11 @@ def encode_scalars(values: np.ndarray, arrow: pa.DataType, output: str, row_of: 
     if dtype_of_arrow(arrow) != "string":
         return pa.array(np.ascontiguousarray(values), type=arrow)
     array = pa.array(values, type=pa.large_binary())
+    if array.nbytes > _MOST_BYTES and not (pa.types.is_large_string(arrow) or pa.types.is_large_binary(arrow)):
+        raise ShapeError(
+            f"output {output!r} holds {array.nbytes} bytes in one block, more than a column's 32-bit offsets can count.",
+            hint="Pass a smaller block_rows.",
+        )
     if is_text(arrow):
         try:
             return array.cast(pa.large_string()).cast(arrow)

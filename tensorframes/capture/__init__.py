@@ -60,7 +60,8 @@ def as_program(
     if signature is not None and not isinstance(signature, Mapping):
         raise ProgramError(f"signature is a {type(signature).__name__}, but a dict {{input: tf.TensorSpec}} is wanted.")
     fetch = as_fetch(fetches, session, initial_variables)
-    feeds = feed_dict if schema is None else naming(fetch.inputs, feed_dict, schema)
+    required = [name for name in fetch.inputs if name not in fetch.optional]
+    feeds = feed_dict if schema is None else naming(required, feed_dict, schema)
     if bare_by_input is not None and schema is not None:
         sources = resolve_feeds(fetch.inputs, fetch.optional, feeds, schema)
         columns = [name for name, source in sources.items() if isinstance(source, Feed)]

@@ -59,10 +59,12 @@ def _callable(call: Callable[..., Any], function: Callable[..., Any]) -> Fetch:
             raise ProgramError(
                 f"{label} takes *{parameter.name}, but inputs are matched by name; wrap it in a lambda that names its parameters."
             )
-    positional = [p.name for p in named if p.kind is p.POSITIONAL_ONLY]
+    positional = {p.name: p.default for p in named if p.kind is p.POSITIONAL_ONLY}
 
     def with_names(feeds: dict[str, tf.Tensor]) -> Any:
-        by_position = [feeds[name] for name in positional if name in feeds]
+        fed = [position for position, name in enumerate(positional) if name in feeds]
+        before = list(positional.items())[: max(fed, default=-1) + 1]  # those in between take their defaults
+        by_position = [feeds.get(name, default) for name, default in before]
         return call(*by_position, **{name: tensor for name, tensor in feeds.items() if name not in positional})
 
     return Fetch(
@@ -84,13 +86,13 @@ def _annotations(function: Callable[..., Any]) -> dict[str, tf.TensorSpec]:
 
 
 def _concrete(function: Any) -> Fetch:
-    label = f"the concrete function {function.name!r}"
+    label = f"the concrete function {function.graph.name!r}"
     declared = {}
     for name, parameter in function.function_type.parameters.items():
         spec = parameter.type_constraint
         if isinstance(spec, tf.TensorSpec):
             declared[name] = spec
-        elif not parameter.optional:
+        elif not parameter.optional and type(spec).__name__ != "Literal":  # a Python value that the function was traced for
             raise ProgramError(f"{label} has an input {name!r} of type {spec}, but a dense tensor is wanted.")
     name = function.graph.name.removeprefix("__inference_")
     bare = "output" if "lambda" in name else name.rstrip("0123456789").rstrip("_") if name != function.graph.name else name

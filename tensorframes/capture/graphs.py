@@ -5,7 +5,7 @@ The graph is taken from the tensors, not from the default graph, and stays as it
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -134,6 +134,8 @@ def _read_variables(graph: Any, names: Sequence[str], session: Any, initial_vari
         return {}
     if session is not None and not hasattr(session, "graph"):
         raise ProgramError(f"session is of type {type(session).__name__}, but a tf.compat.v1.Session is wanted.")
+    if session is not None and session.graph is not graph:
+        raise ProgramError("session is one of another graph than that of the fetches.")
     session = session or tf.compat.v1.get_default_session()
     if session is not None and session.graph is not graph:
         session = None
@@ -143,10 +145,7 @@ def _read_variables(graph: Any, names: Sequence[str], session: Any, initial_vari
     missing = [name for name in names if name not in values]
     if missing and initial_variables:
         with tf.compat.v1.Session(graph=graph, config=tf.compat.v1.ConfigProto(device_count={"GPU": 0})) as scratch:
-            try:
-                scratch.run(list(_initializers(graph)))
-            except tf.errors.OpError as error:
-                raise ProgramError(f"the initialisers of the graph's variables fail: {error.message.strip()}") from error
+            _initialize(graph, missing, scratch)
             values |= _values(graph, missing, scratch)
         missing = [name for name in names if name not in values]
     if missing:
@@ -166,6 +165,8 @@ def _values(graph: Any, names: Sequence[str], session: Any) -> dict[str, Any]:
             values[name] = session.run(_read(graph, name))
         except tf.errors.FailedPreconditionError:  # what TensorFlow says of a variable without a value
             continue
+        except RuntimeError as error:
+            raise ProgramError(f"the values of the variables cannot be read from the session: {error}") from error
     return values
 
 
@@ -180,10 +181,18 @@ def _read(graph: Any, name: str) -> tf.Tensor:
     return reads[0].outputs[0]
 
 
-def _initializers(graph: Any) -> Iterator[Any]:
+def _initialize(graph: Any, names: Sequence[str], session: Any) -> None:
+    """Initialise the named variables, or all of the graph's where these depend on others."""
     keys = tf.compat.v1.GraphKeys
-    for variable in {id(v): v for key in (keys.GLOBAL_VARIABLES, keys.LOCAL_VARIABLES) for v in graph.get_collection(key)}.values():
-        yield variable.initializer
+    variables = {id(v): v for key in (keys.GLOBAL_VARIABLES, keys.LOCAL_VARIABLES) for v in graph.get_collection(key)}.values()
+    wanted = [variable.initializer for variable in variables if variable.op.name in names]
+    try:
+        try:
+            session.run(wanted)
+        except tf.errors.FailedPreconditionError:
+            session.run([variable.initializer for variable in variables])
+    except tf.errors.OpError as error:
+        raise ProgramError(f"the initialisers of the graph's variables fail: {error.message.strip()}") from error
 
 
 def _become_placeholder(node: Any) -> None:

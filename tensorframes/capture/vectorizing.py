@@ -79,7 +79,8 @@ def _vectorize(fetch: Fetch, program: Program, constants: Collection[str]) -> Pr
     def one_by_one(row: Callable[..., Any], rows: dict[str, tf.Tensor]) -> Any:
         return tf.map_fn(row, rows, fn_output_signature=signature)
 
-    if fetch.is_opaque:
+    # The vectorizer converts what outputs depend on; asserts and prints of all rows but the first would be lost.
+    if fetch.is_opaque or program.controls:
         return over_rows(one_by_one)
     try:
         # Without its own loops for single operations, which fail in the job where an operation's result differs in shape from row to row.

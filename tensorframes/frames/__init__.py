@@ -34,7 +34,7 @@ def wrap(native: Any) -> AbstractFrame:
     found: AbstractFrame | None = _ask_libraries("wrap", native)
     if found is not None:
         return found
-    if hasattr(native, "__arrow_c_stream__"):
+    if hasattr(native, "__arrow_c_stream__") and not isinstance(native, type):
         return StreamFrame(native)
     raise FrameError(
         f"a {type(native).__module__}.{type(native).__qualname__} is no frame; wanted is a Spark, pandas or polars DataFrame, a pyarrow "
@@ -50,13 +50,15 @@ def wrap_grouped(native: Any, by: str | Sequence[Any] | None = None) -> Abstract
         by: names of key columns; on Spark, column expressions too.
 
     Raises:
-        FrameError: it is neither.
+        FrameError: it is neither, or has no key.
         ColumnError: there is no such column.
         DTypeError: rows cannot be grouped by a key's type.
     """
     if by is None:
         found: AbstractGrouped | None = wrap_grouped_arrow(native) or _ask_libraries("wrap_grouped", native)
         if found is not None:
+            if not found.keys:
+                raise FrameError("the grouping has no key.", hint="reduce_blocks folds a whole frame.")
             return found
         raise FrameError(
             f"a {type(native).__module__}.{type(native).__qualname__} is no grouping; wanted is what df.groupBy, pdf.groupby, "

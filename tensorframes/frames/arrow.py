@@ -93,7 +93,13 @@ class StreamFrame(TableFrame):
 
     def __init__(self, native: Any) -> None:
         """Read the stream."""
-        super().__init__(pa.table(native))
+        try:
+            table = pa.table(native)
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise FrameError(
+                f"the Arrow stream of a {type(native).__module__}.{type(native).__qualname__} is no table: {error}."
+            ) from error
+        super().__init__(table)
 
 
 class AbstractStreamedFrame(AbstractFrame):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -69,22 +70,29 @@ def _column(name: str, array: pa.Array | None, shapes: Mapping[str, list[int]]) 
 
 
 def _to_arrow(series: pd.Series) -> pa.Array | None:
-    """Convert a column; NaN stays NaN in a float column, and None, NaT and NA are nulls. None: Arrow cannot hold it."""
-    if isinstance(series.dtype, np.dtype) and series.dtype.kind in "biuf":
-        return pa.array(series.to_numpy())
+    """Convert a column; NaN stays NaN in floats, and None, NaT and NA are nulls. None: Arrow cannot hold it."""
     try:
-        if series.dtype == object and _is_nested(series):
-            return encode_cells([None if _is_missing(cell) else np.asarray(cell) for cell in series])
+        if isinstance(series.dtype, np.dtype) and series.dtype.kind in "biuf":
+            return pa.array(series.to_numpy().astype(series.dtype.newbyteorder("="), copy=False))
+        if series.dtype == object:
+            return _objects_to_arrow(series)
         array = pa.array(series, from_pandas=True)
-    except (pa.ArrowException, ValueError, TypeError):
+    except (pa.ArrowException, ValueError, TypeError, OverflowError):
         return None
     return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
 
 
-def _is_nested(series: pd.Series) -> bool:
-    """Tell whether cells are arrays of rank two or more, which Arrow does not take as they are."""
+def _objects_to_arrow(series: pd.Series) -> pa.Array:
+    """Convert Python objects; what pandas calls missing is null as a cell, and is what it is inside one."""
+    if len(series) == 0:
+        return pa.array([], pa.string())  # what columns of objects mostly hold; there is nothing else to go by
     first = next((cell for cell in series if not _is_missing(cell)), None)
-    return isinstance(first, np.ndarray) and first.ndim > 1
+    if not isinstance(first, list | tuple | np.ndarray):
+        return pa.array(series, from_pandas=True)
+    cells = [None if _is_missing(cell) else cell for cell in series]
+    if isinstance(first, np.ndarray) and first.ndim > 1:
+        return encode_cells([None if cell is None else np.asarray(cell) for cell in cells])
+    return pa.array(cells, from_pandas=False)
 
 
 def _is_missing(cell: Any) -> bool:
@@ -139,10 +147,16 @@ class PandasGrouped(AbstractGrouped):
     def __init__(self, native: DataFrameGroupBy) -> None:
         """Take the number of each row's group, and each group's keys, from pandas."""
         self._frame = PandasFrame(native.obj)
-        self._codes = native.ngroup().to_numpy()
-        sizes = native.size()
-        keys = sizes.index.to_frame(index=False) if isinstance(sizes, pd.Series) else sizes.drop(columns="size")
-        self._keys = keys.set_axis(["key" if name is None else str(name) for name in keys.columns], axis=1)
+        codes = native.ngroup().fillna(-1).to_numpy(np.int64)
+        indexed = copy.copy(native)
+        indexed.as_index = True
+        sizes = indexed.size()
+        # pandas lists groups without rows too, of unused categories, and numbers the others now with them and now without.
+        has_rows = np.bincount(codes[codes >= 0]) > 0
+        self._codes = np.where(codes >= 0, (np.cumsum(has_rows) - 1)[codes], -1) if has_rows.any() else codes
+        keys = sizes.index[sizes.to_numpy() > 0].to_frame(index=False)
+        assert len(keys) == has_rows.sum()
+        self._keys = keys.set_axis(_key_names(sizes.index.names), axis=1)
         self.frame = self._frame
         self.keys = PandasFrame(self._keys).schema.columns
 
@@ -162,6 +176,12 @@ class PandasGrouped(AbstractGrouped):
         keys = self._keys.iloc[found.column(0).to_numpy()].reset_index(drop=True)
         result = self._frame.from_table(found.drop_columns(["code"]))
         return _with_shapes(pd.concat([keys, result], axis=1), {}, schema)
+
+
+def _key_names(names: Sequence[Any]) -> list[str]:
+    """Name the keys; those that are no column's are "key", or numbered where there are several keys."""
+    nameless = ["key"] if len(names) == 1 else [f"key_{position}" for position in range(len(names))]
+    return [other if name is None else str(name) for name, other in zip(names, nameless, strict=True)]
 
 
 def wrap_grouped_pandas(native: Any) -> AbstractGrouped | None:

@@ -55,9 +55,10 @@ class PolarsFrame(AbstractMemoryFrame):
 
 
 def _column(series: pl.Series) -> Column:
-    if series.dtype == pl.Object:
-        return Column(series.name, pa.null(), native_type="object")
-    arrow = series.head(0).to_arrow().type
+    try:
+        arrow = series.head(0).to_arrow().type
+    except (pl.exceptions.PolarsError, pa.ArrowException, ValueError, TypeError):  # an object, or an integer of 128 bits
+        return Column(series.name, pa.null(), native_type=str(series.dtype).lower())
     return column_from_field(pa.field(series.name, arrow, series.null_count() > 0 or pa.types.is_null(arrow)))
 
 
@@ -92,7 +93,8 @@ class PolarsGrouped(AbstractGrouped):
 
     def __init__(self, native: GroupBy) -> None:
         """Compute the keys."""
-        keys = native.df.select(*native.by, **native.named_by)
+        names = native.df.head(0).select(*native.by, **native.named_by).columns
+        keys = native.df.with_columns(*native.by, **native.named_by).select(names)  # a literal too has a value for each row
         self._native, self._keys = native, PolarsFrame(keys)
         self.frame = self._frame = PolarsFrame(native.df)
         self.keys = tuple(map(check_key, self._keys.schema))

@@ -65,8 +65,7 @@ def aggregate(
     schema = source.frame.schema
     program = as_program(fetches, schema, feed_dict, initial_variables=initial_variables, naming=block_reduce_names, bare_by_input="_input")
     named = block_reduce_names(list(program.inputs), feed_dict, schema)
-    keys = [key.name for key in source.keys]
-    plan = plan_reduce("aggregate", program, schema, named, keys=keys, block_rows=block_rows, device=device)
+    plan = plan_reduce("aggregate", program, schema, named, keys=source.keys, block_rows=block_rows, device=device)
     known = known_reductions(program, plan.folds)
     if known is None:
         plan = replace(plan, program=vectorize(fetches, program, plan.constants, initial_variables=initial_variables))

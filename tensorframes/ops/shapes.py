@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tensorframes.blocks.dense import scan_shapes
 from tensorframes.columns import Column, Schema
-from tensorframes.errors import ColumnError, ShapeError, verb
+from tensorframes.errors import ColumnError, FrameError, ShapeError, verb
 from tensorframes.frames import wrap
 from tensorframes.shapes import Shape
 
@@ -73,7 +73,10 @@ def append_shape(frame: Any, col: Any, shape: Sequence[int | None]) -> Any:
     source = wrap(frame)
     name = _column_name(col)
     path, column = source.schema.resolve(name)
-    wanted = Shape.of(shape)
+    try:
+        wanted = Shape.of(shape)
+    except (TypeError, ValueError) as error:
+        raise ShapeError(f"column {name!r} wants a shape like [None, 2], but {shape!r} is given: {error}.") from error
     if column.block is None or column.block.shape is None or len(path) > 1:
         raise ColumnError(f"column {name!r} holds {column.type_name}, which has no shape to be noted.")
     if wanted[:1] != (None,) or any(dim is not None and dim < 0 for dim in wanted) or not column.block.shape.accepts(wanted):
@@ -82,7 +85,7 @@ def append_shape(frame: Any, col: Any, shape: Sequence[int | None]) -> Any:
 
 
 @verb
-def analyze(frame: Any, *, columns: Sequence[str] | None = None, sample: int | None = None) -> Any:
+def analyze(frame: Any, *, columns: str | Sequence[str] | None = None, sample: int | None = None) -> Any:
     """Look at the data once and note the dimensions that all cells share in the frame's metadata.
 
     Reads the offsets of array columns only, by Arrow; needs no TensorFlow. Nulls are passed over. Dimensions that are known already are
@@ -108,9 +111,13 @@ def analyze(frame: Any, *, columns: Sequence[str] | None = None, sample: int | N
          |-- y: array (nullable = true) double[?,2]
          |-- z: array (nullable = true) double[?,?]
     """
+    if sample is not None and (isinstance(sample, bool) or not isinstance(sample, int) or not 0 < sample < 2**31):
+        raise FrameError(f"sample is {sample!r}, but a positive number of rows is wanted.")
     source = wrap(frame)
-    wanted = [_array_column(source.schema, name) for name in columns] if columns is not None else list(source.schema)
-    scanned = [column for column in wanted if column.cell_shape]
+    names = [columns] if isinstance(columns, str) else columns
+    wanted = list(source.schema) if names is None else [_array_column(source.schema, name) for name in names]
+    # Columns that share their name cannot be told apart by the frame.
+    scanned = [column for column in wanted if column.cell_shape and source.schema.names.count(column.name) == 1]
     if not scanned:
         return frame
     parts = source.gather([(column.name,) for column in scanned], Scan(tuple(len(column.cell_shape or ()) for column in scanned)), sample)
