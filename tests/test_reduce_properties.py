@@ -139,7 +139,7 @@ def rows_of(frame: Any) -> list[dict[str, Any]]:
     return frame.read_all().to_pylist() if isinstance(frame, pa.RecordBatchReader) else frame.to_pylist()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.sampled_from(sorted(REDUCERS)),
     st.sampled_from(sorted(FRAMES)),

@@ -28,6 +28,12 @@ MATRICES = {"m": [[[1, 2, 3], [4, 5, 6]], [[10, 20, 30], [40, 50, 60]], [[0, 0, 
 TEXTS = {"s": ["a", "b", "é", ""], "b": [b"\xff", b"\0", b"", b"z"], "w": [["p", "q"], ["r", "s"], ["t", "u"], ["é", ""]]}
 
 
+# For what is refused before anything runs.
+SOME_FRAMES = pytest.mark.parametrize(
+    "frame", [LOCAL[0], LOCAL[5], pytest.param("spark", marks=pytest.mark.spark)], ids=["table", "pandas", "spark"], indirect=True
+)
+
+
 @dataclass(frozen=True)
 class Expect:
     """`verb` of a frame of the `input` columns gives `output`, in type and structure too."""
@@ -167,6 +173,7 @@ FLOAT32 = tfs.program(lambda x: {"x": tf.reduce_sum(x, 0)}, signature={"x": tf.T
     Expect("a declared float32", DOUBLES, FLOAT32, {"x": number(28, "float32")}),
     Expect("an int column for a declared float32", {"x": [1, 2, 4, 8]}, FLOAT32, {"x": number(15, "float32")}),
 )
+@pytest.mark.parametrize("frame", [LOCAL[0], LOCAL[5], LOCAL[6]], ids=lambda frame: frame.name)
 def test_blocks_by_name(case: Expect, frame: Flavour) -> None:
     check_value(run(case, frame.make(case.input)), case.output)
 
@@ -197,6 +204,7 @@ def test_blocks_by_name(case: Expect, frame: Flavour) -> None:
         "s.x",
     ),
 )
+@pytest.mark.parametrize("frame", [LOCAL[0], LOCAL[5], LOCAL[6]], ids=lambda frame: frame.name)
 def test_rows_by_name(case: Expect, frame: Flavour) -> None:
     check_value(tfs.reduce_rows(case.fetches, frame.make(case.input), case.feed_dict), case.output)
 
@@ -224,6 +232,16 @@ def test_types_of_blocks_and_rows(case: Expect, frame: Flavour) -> None:
     }.get(case.id, tf.add)
     (name,) = [name for name in case.input if name in case.fetches.__code__.co_varnames]
     check_value(tfs.reduce_rows(lambda a, b: pairs(a, b), frame.make(case.input), name), case.output)
+
+
+def test_names_on_spark(spark: Any) -> None:
+    df = spark.range(1, 5, 1, 2).selectExpr("id as n", "named_struct('x', cast(id as double)) as s")
+
+    def fetches(n, x_input, c):
+        return {"x": tf.reduce_sum(x_input, 0) + c, "n": tf.reduce_max(n, 0)}
+
+    check_value(tfs.reduce_blocks(fetches, df, {"x": "s.x", "c": 0.0}), {"x": number(10), "n": number(4, "int64")})
+    check_value(tfs.reduce_rows(lambda a, b: a + b, df, "s.x"), number(10))
 
 
 def test_v1_graphs_by_the_original_names(frame: Flavour) -> None:
@@ -433,7 +451,8 @@ def test_shapes_that_blocks_agree_on_need_not_be_known(frame: Flavour) -> None:
         verb=tfs.reduce_rows,
     ),
 )
-@pytest.mark.parametrize("frame", LOCAL, ids=lambda frame: frame.name)
+@pytest.mark.parametrize("frame", [LOCAL[0], LOCAL[2], LOCAL[5]], ids=lambda frame: frame.name)
+@pytest.mark.filterwarnings("ignore:reduce_rows. TensorFlow cannot vectorize:UserWarning")
 def test_what_only_the_data_shows(case: ExpectFail, frame: Flavour) -> None:
     check_refused(lambda: run(case, frame.make(case.input)), case.error, case.message)
 
@@ -648,6 +667,7 @@ def test_blocks_of_different_shapes_are_not_folded_together() -> None:
         verb=tfs.reduce_rows,
     ),
 )
+@SOME_FRAMES
 def test_refusals(case: ExpectFail, frame: Flavour) -> None:
     native = frame.make(case.input)
     check_refused(lambda: run(case, native), case.error, case.message)

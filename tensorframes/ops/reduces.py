@@ -121,7 +121,7 @@ def reduce_rows(
     program = as_program(fetches, source.schema, feed_dict, rowwise=True, initial_variables=initial_variables, naming=pair_reduce_names)
     named = pair_reduce_names(list(program.inputs), feed_dict, source.schema)
     plan = plan_reduce("reduce_rows", program, source.schema, named, pairwise=True, block_rows=block_rows, device=device)
-    vectorized = vectorize(fetches, program, plan.constants, initial_variables=initial_variables)
+    vectorized = vectorize(fetches, program, plan.constants, initial_variables=initial_variables, warn_as="reduce_rows")
     return _reduce(source, run_pair_fold(replace(plan, program=vectorized)))
 
 
