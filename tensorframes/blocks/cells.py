@@ -82,6 +82,8 @@ def _one_length_per_row(lengths: np.ndarray, per_row: np.ndarray, column: str, d
     common = np.zeros(len(per_row), dtype=np.int64)
     if not held.any():
         return common
+    if held.all() and (lengths == lengths[0]).all():  # what most columns are, and cheap to see
+        return np.full(len(per_row), lengths[0], dtype=np.int64)
     starts = (np.cumsum(per_row) - per_row)[held]
     smallest, largest = np.minimum.reduceat(lengths, starts), np.maximum.reduceat(lengths, starts)
     differs = smallest != largest

@@ -32,7 +32,7 @@ def aggregate(
     By shape, for each key: column ``x: float64[?, 2]`` → the program's input ``x`` (or ``x_input``): ``float64[?, 2]`` → its output
     ``x: float64[2]``. The rules are those of `reduce_blocks`. All keys are folded at once: rows are sorted by key and cut into chunks, all
     chunks of one length are one vectorized call, and again until one row is left for each key. A plain sum, product, minimum, maximum,
-    any or all over the rows runs as TensorFlow's segment operation. Lazy where the frame is lazy.
+    any or all over the rows runs as TensorFlow's segment operation. Lazy on Spark; a reader or dataset is read at once.
 
     Args:
         fetches: as for `reduce_blocks`.
