@@ -1,6 +1,6 @@
 """k-means: an iterative algorithm whose state is a constant of the program, beside MLlib's.
 
-    python examples/kmeans.py [--rows 100000] [--dims 100] [--clusters 10] [--iterations 10]
+    python examples/kmeans.py [--digits] [--rows 100000] [--dims 100] [--clusters 10] [--iterations 10]
 
 Every iteration is one map over blocks (nearest centers, and the sums of the points of each cluster) and one reduce. The centers are
 constants: with other centers the program is the same, so that nothing is loaded again after the first iteration.
@@ -64,6 +64,13 @@ def synthetic(rows: int, dims: int, clusters: int, seed: int = 0) -> np.ndarray:
     return rng.normal(size=(clusters, dims))[rng.integers(clusters, size=rows)] * 5 + rng.normal(size=(rows, dims))
 
 
+def digits() -> np.ndarray:
+    """Return the 1,797 handwritten digits that scikit-learn carries, ``[1797, 64]``."""
+    from sklearn.datasets import load_digits
+
+    return load_digits().data
+
+
 def main(argv: list[str]) -> None:
     """Time k-means on an Arrow table and on Spark beside MLlib's, from the same start."""
     import pyarrow as pa
@@ -76,14 +83,16 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--dims", type=int, default=100)
     parser.add_argument("--clusters", type=int, default=10)
     parser.add_argument("--iterations", type=int, default=10)
+    parser.add_argument("--digits", action="store_true", help="real digits instead of synthetic points")
     options = parser.parse_args(argv)
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = SparkSession.builder.master("local[2]").appName("k-means").config("spark.driver.memory", "4g").getOrCreate()
-    points = synthetic(options.rows, options.dims, options.clusters)
-    cells = pa.FixedSizeListArray.from_arrays(pa.array(points.reshape(-1)), options.dims)
+    points = digits() if options.digits else synthetic(options.rows, options.dims, options.clusters)
+    dims = points.shape[1]
+    cells = pa.FixedSizeListArray.from_arrays(pa.array(points.reshape(-1)), dims)
     table = pa.table({"points": cells.cast(pa.list_(pa.float64()))})
-    df = tfs.append_shape(spark.createDataFrame(table).repartition(2), "points", [None, options.dims]).cache()
+    df = tfs.append_shape(spark.createDataFrame(table).repartition(2), "points", [None, dims]).cache()
     vectors = df.select(array_to_vector("points").alias("features")).cache()
     df.count(), vectors.count()
 

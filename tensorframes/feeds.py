@@ -131,6 +131,8 @@ def resolve_feeds(inputs: Sequence[str], optional: Iterable[str], feed_dict: Any
     for name, source in sources.items():
         if isinstance(source, Feed):
             check_column(name, source.column, inputs, schema)
+        else:
+            _check_no_label(name, source, schema)
     return sources
 
 
@@ -199,6 +201,17 @@ def check_column(name: str, column: str, inputs: Sequence[str], schema: Schema) 
             hint=f"{fix} with feed_dict={{{name!r}: …}}." if len(schema) else None,
         )
     return found[1]
+
+
+def _check_no_label(name: str, constant: Constant, schema: Schema) -> None:
+    """Refuse a whole number that is a column's name, as pandas has them: it could be meant as either."""
+    if constant.type.shape == () and constant.type.dtype == "int64" and isinstance(constant.data, bytes):
+        label = str(np.frombuffer(constant.data, dtype=np.int64)[0])
+        if schema.find(label) is not None:
+            raise ProgramError(
+                f"feed_dict feeds input {name!r} with {label}, which is a number and the name of a column.",
+                hint=f"Write {label!r} for the column, or another type of number, such as np.int32({label}), for the constant.",
+            )
 
 
 def _input_name(key: Any) -> str:

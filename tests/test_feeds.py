@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import tensorflow as tf
-from expectations import Expect, ExpectFail, cases, check
+from expectations import Expect, ExpectFail, cases, check, check_refused
 
 from tensorframes.columns import Schema, column_from_field
 from tensorframes.errors import ColumnError, DTypeError, ProgramError
@@ -175,3 +175,13 @@ def test_types_of_feeds(case):
 def test_a_decimal_is_refused_with_the_way_out():
     message = "input 'i' reads column 'd', whose type decimal(5,2) no tensor holds.\n  Pass tfs.feed('d', dtype=\"float64\")."
     check(lambda name: feed_type("i", SCHEMA[name], rowwise=False), ExpectFail("d", DTypeError, message, ""))
+
+
+def test_a_number_that_is_the_name_of_a_column_is_refused():
+    schema = Schema((column_from_field(pa.field("0", pa.int64())),))
+    message = (
+        "feed_dict feeds input 'x' with 0, which is a number and the name of a column.\n"
+        "  Write '0' for the column, or another type of number, such as np.int32(0), for the constant."
+    )
+    check_refused(lambda: resolve_feeds(["x"], (), {"x": 0}, schema), ProgramError, message)
+    assert resolve_feeds(["x", "y"], (), {"x": "0", "y": 1}, schema)["x"] == Feed("0")
