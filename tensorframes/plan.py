@@ -196,6 +196,7 @@ def _block_folds(program: Program, free: Sequence[int]) -> tuple[tuple[int, ...]
             raise ProgramError(
                 f"output {output!r} has no input to be folded from: {output!r} or {output + '_input'!r} is wanted.",
                 facts=_signature(program),
+                hint=f"Give the function a parameter {output!r} and say what feeds it: feed_dict={{{output!r}: …}}.",
             )
         folds.append((found[0],))
     _check_all_used(free, folds, program)

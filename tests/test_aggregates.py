@@ -430,6 +430,7 @@ def test_refusals(case: ExpectFail) -> None:
             "aggregate: output 'y' has no input to be folded from: 'y' or 'y_input' is wanted.",
             "  inputs:  x: float64[?]",
             "  outputs: y: float64[]",
+            "  Give the function a parameter 'y' and say what feeds it: feed_dict={'y': …}.",
         ),
         "an output without its input",
     ),

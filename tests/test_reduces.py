@@ -502,6 +502,7 @@ def test_blocks_of_different_shapes_are_not_folded_together() -> None:
             "reduce_blocks: output 'z' has no input to be folded from: 'z' or 'z_input' is wanted.",
             "  inputs:  x: float64[?]",
             "  outputs: z: float64[]",
+            "  Give the function a parameter 'z' and say what feeds it: feed_dict={'z': …}.",
         ),
     ),
     ExpectFail(
