@@ -83,7 +83,8 @@ def map_rows(
 
     By shape: columns ``x: float64[?]``, ``v: float32[?, ?]`` → the program sees ``x: float64[]``, ``v: float32[?]`` → outputs
     ``z: float64[]`` become ``z: float64[?]``. Rows may differ in shape. In fact rows of one shape are computed together
-    (``tf.vectorized_map``), and one by one inside TensorFlow (``tf.map_fn``) where it cannot vectorize. Lazy where the frame is lazy.
+    (``tf.vectorized_map``), and one by one inside TensorFlow (``tf.map_fn``) where it cannot vectorize.
+    A block of rows whose outputs differ in size takes one call per row. Lazy where the frame is lazy.
 
     Args:
         fetches: as for `map_blocks`, of cells.
