@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
+import tensorflow as tf
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 import tensorframes as tfs
@@ -15,14 +19,35 @@ from benchmarks.sessions import cached, fresh_workers, loads, peak_megabytes, ro
 FEWER = 50
 
 
+def add_three(frame: DataFrame) -> float:
+    """Add 3 to each row."""
+    return total(tfs.map_blocks(lambda x: {"z": x + 3}, frame), "z") - 3 * frame.count()
+
+
+def sum_of_blocks(frame: DataFrame) -> float:
+    """Sum block by block."""
+    return float(tfs.reduce_blocks(lambda x: tf.reduce_sum(x, axis=0), frame))
+
+
+def sum_of_pairs(frame: DataFrame) -> float:
+    """Sum pair by pair."""
+    return float(tfs.reduce_rows(lambda a, b: a + b, frame))
+
+
+def sum_of_keys(frame: DataFrame) -> float:
+    """Sum by 1,000 keys, by the general path."""
+    keyed = frame.withColumn("k", F.col("x") % 1000)
+    return total(tfs.aggregate(lambda x: tf.reduce_sum(x, axis=0) + tf.zeros([], x.dtype), keyed.groupBy("k")), "x")
+
+
 @contextmanager
-def memory(setting: Setting) -> Iterator[Contestants]:
-    """Add 3 to doubles in one partition, in a worker that has done nothing else."""
+def memory(setting: Setting, run: Callable[[DataFrame], float]) -> Iterator[Contestants]:
+    """Run over doubles in one partition, in a worker that has done nothing else."""
 
     def peak(rows: int) -> float:
         with fresh_workers(setting.spark):
             frame = rows_of(setting.spark, rows, partitions=1).select(F.col("id").cast("double").alias("x"))
-            assert total(tfs.map_blocks(lambda x: {"z": x + 3}, frame), "z") == rows * (rows - 1) / 2 + 3 * rows
+            assert math.isclose(run(frame), rows * (rows - 1) / 2, rel_tol=1e-9)
             assert max(loads(setting.spark).values()) == 1, "the probe reaches the worker that ran the program"
             return peak_megabytes(setting.spark)
 
@@ -82,10 +107,23 @@ CASES = (
         "Spark, x + 3 over one partition: how much more memory does a worker need for 50 times the rows?",
         f"a {FEWER}th of the rows",
         adds(300),
-        memory,
+        partial(memory, run=add_three),
         rows=50_000_000,
         small=500,
         unit="MB",
+    ),
+    *(
+        Case(
+            f"memory-{name}",
+            f"Spark, sum by {name} over one partition: how much more memory does a worker need for 50 times the rows?",
+            f"a {FEWER}th of the rows",
+            adds(300),
+            partial(memory, run=run),
+            rows=50_000_000,
+            small=500,
+            unit="MB",
+        )
+        for name, run in (("reduce_blocks", sum_of_blocks), ("reduce_rows", sum_of_pairs), ("aggregate", sum_of_keys))
     ),
     Case(
         "reuse",

@@ -12,20 +12,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
-import tensorflow as tf
 
 from tensorframes.blocks.groups import Groups, group_rows, normalized, restored
 from tensorframes.blocks.rebatch import rebatch
 from tensorframes.blocks.scalars import take_aligned
 from tensorframes.columns import Column, plain_schema
 from tensorframes.device import place
-from tensorframes.errors import ProgramError, ShapeError, TensorFramesError
+from tensorframes.errors import ShapeError, TensorFramesError
 from tensorframes.feeds import Constant
 from tensorframes.fold import Cells, Fold, concatenate, refold
 from tensorframes.plan import ColumnInput, Plan
-from tensorframes.programs import load
 from tensorframes.reductions import reduce_segments
-from tensorframes.runner import constant_tensor, decode_block, encode_output, reason
+from tensorframes.runner import call_program, constant_tensor, decode_block, encode_output
 from tensorframes.shapes import Shape
 from tensorframes.tensors import eagerly, to_array, to_tensor
 
@@ -124,11 +122,11 @@ class Combine:
         counts = np.bincount(groups.codes, minlength=groups.count)
         step = 1
         while step == 1 or counts.max(initial=0) > 1:
-            cells, counts = self._round(cells, counts, step)
+            cells, counts = self._round(cells, counts, step, groups.keys)
             step += 1
         return cells
 
-    def _round(self, cells: Cells, counts: np.ndarray, step: int) -> tuple[Cells, np.ndarray]:
+    def _round(self, cells: Cells, counts: np.ndarray, step: int, keys: Sequence[pa.Array]) -> tuple[Cells, np.ndarray]:
         """Fold each group's rows, which lie side by side, chunk by chunk; returns the folded rows and how many each group has."""
         starts = np.cumsum(counts) - counts
         full, rest = counts // CHUNK, counts % CHUNK
@@ -136,29 +134,27 @@ class Combine:
         places = np.cumsum(left) - left  # where each group's folded rows begin
         folded: list[np.ndarray] = [np.empty((int(left.sum()), *values.shape[1:]), values.dtype) for values in cells]
         chunk = np.arange(int(full.sum())) - np.repeat(np.cumsum(full) - full, full)  # the number of each full chunk in its group
-        jobs = [(CHUNK, np.repeat(starts, full) + CHUNK * chunk, np.repeat(places, full) + chunk)]
+        of_full = np.repeat(np.arange(len(counts)), full)
+        jobs = [(CHUNK, of_full, starts[of_full] + CHUNK * chunk, places[of_full] + chunk)]
         for size in range(1, CHUNK):
             groups = np.flatnonzero(rest == size)
-            jobs.append((size, starts[groups] + CHUNK * full[groups], places[groups] + full[groups]))
-        for size, begins, ends in jobs:
+            jobs.append((size, groups, starts[groups] + CHUNK * full[groups], places[groups] + full[groups]))
+        for size, groups, begins, ends in jobs:
             if len(begins) == 0:
                 continue
             rows = begins[:, None] + np.arange(size)
             given = [take_aligned(values, rows) for values in cells]
-            done = given if size == 1 and step > 1 else self._fold(given, step)
+            done = given if size == 1 and step > 1 else self._fold(given, step, groups, keys)
             for target, values in zip(folded, done, strict=True):
                 target[ends] = values.reshape(len(ends), *target.shape[1:])
         return folded, left
 
-    def _fold(self, chunks: Cells, step: int) -> Cells:
-        """Fold chunks of equal size, ``[chunks, size, *cell]`` → ``[chunks, *cell]``, in one call."""
+    def _fold(self, chunks: Cells, step: int, groups: np.ndarray, keys: Sequence[pa.Array]) -> Cells:
+        """Fold chunks of equal size, ``[chunks, size, *cell]`` → ``[chunks, *cell]``, in one call; `groups` says whose each chunk is."""
         given = {position: values for (position,), values in zip(self.plan.folds, chunks, strict=True)}
         sources = enumerate(self.plan.inputs)
         feeds = [constant_tensor(source) if isinstance(source, Constant) else to_tensor(given[i]) for i, source in sources]
-        try:
-            outputs = [to_array(tensor) for tensor in load(self.plan.program)(feeds)]
-        except tf.errors.OpError as error:
-            raise ProgramError(f"the program failed on the rows of a key: {type(error).__name__}: {reason(error)}") from error
+        outputs = [to_array(tensor) for tensor in call_program(self.plan, feeds, groups, lambda group: self._rows_of(keys, group))]
         for column, values, chunk in zip(self.plan.outputs, outputs, chunks, strict=True):
             if values.shape[1:] != chunk.shape[2:]:
                 raise ShapeError(
@@ -166,6 +162,11 @@ class Combine:
                     f"have shape {Shape(chunk.shape[2:])}."
                 )
         return outputs
+
+    def _rows_of(self, keys: Sequence[pa.Array], group: int) -> str:
+        """Return how messages call some rows of a key."""
+        held = (f"{column.name} = {key[group].as_py()!r}" for column, key in zip(self.keys, keys, strict=True))
+        return f"rows of the key {', '.join(held)}"
 
 
 def run_combine(plan: Plan, keys: Sequence[Column], known: tuple[str, ...] | None) -> tuple[Combine, Combine]:

@@ -6,7 +6,7 @@ Knows blocks and programs; decides nothing. The one law: never more in memory th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -90,9 +90,9 @@ class Fold:
                 )
         return outputs
 
-    def _row(self, step: int) -> str:
+    def _row(self, step: int) -> Callable[[int], str]:
         """Return how messages call a row of what is folded in this round."""
-        return "row {} of the block" if step == 1 else f"cell {{}} of round {step}"
+        return ("row {} of the block" if step == 1 else f"cell {{}} of round {step}").format
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +115,8 @@ class PairFold(Fold):
             step += 1
         return cells
 
-    def _row(self, step: int) -> str:
-        return "pair {} of the block" if step == 1 else f"pair {{}} of round {step}"
+    def _row(self, step: int) -> Callable[[int], str]:
+        return ("pair {} of the block" if step == 1 else f"pair {{}} of round {step}").format
 
 
 def run_fold(plan: Plan) -> Fold:

@@ -21,6 +21,8 @@ from tensorframes.feeds import Constant, Feed, feed_type, resolve_feeds
 from tensorframes.programs import Port, Program
 from tensorframes.shapes import Shape
 
+_RENAME = "Rename the output by a dict: {{'new_name': fetch}}."
+_RENAME_FOLDED = "Give output and input another name, such as '{name}_', and feed the input by feed_dict={{'{name}_': '{name}'}}."
 _CAST_HINT = "Cast the column, or feed another one with feed_dict={{{name!r}: …}}."
 
 
@@ -161,7 +163,8 @@ def plan_reduce(
             _check_fold(port, program.input_ports[position], pairwise)
         _check_one_column([inputs[position] for position in fold], program)
     outputs = tuple(_folded_column(port, inputs[fold[0]], program, schema) for port, fold in zip(program.output_ports, folds, strict=True))
-    _check_names([port.name for port in program.output_ports], Schema(tuple(keys), folds_case=schema.folds_case and bool(keys)), True)
+    taken = Schema(tuple(keys), folds_case=schema.folds_case and bool(keys))
+    _check_names([port.name for port in program.output_ports], taken, True, _RENAME_FOLDED)
     return Plan(verb, program, inputs, reads, outputs, False, block_rows, device, folds)
 
 
@@ -367,14 +370,14 @@ def _plan_output(port: Port, program: Program, schema: Schema, *, rowwise: bool,
     return Column(port.name, list_type(leaf, len(shape)), True, dtype, shape)
 
 
-def _check_names(names: Sequence[str], schema: Schema, keep_inputs: bool) -> None:
+def _check_names(names: Sequence[str], schema: Schema, keep_inputs: bool, hint: str = _RENAME) -> None:
     for position, name in enumerate(names):
         taken = schema.taken(name) if keep_inputs else None
         if taken is not None:
             raise ColumnError(
                 f"output {name!r} has the name of a column.",
                 facts={"outputs": list(names), "columns": schema.facts},
-                hint="Rename the output by a dict: {'new_name': fetch}.",
+                hint=hint.format(name=name),
             )
         earlier = Schema(tuple(Column(other, pa.null()) for other in names[:position]), folds_case=schema.folds_case).taken(name)
         if earlier is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import bisect
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -127,14 +127,16 @@ def run_rows(plan: Plan) -> Runner:
     return Runner(plan, rowwise=True)
 
 
-def call_program(plan: Plan, feeds: list[tf.Tensor], rows: np.ndarray, named: str = "row {} of the block") -> list[tf.Tensor]:
+def call_program(
+    plan: Plan, feeds: list[tf.Tensor], rows: np.ndarray, named: Callable[[int], str] = "row {} of the block".format
+) -> list[tf.Tensor]:
     """Call a plan's program on the given rows of a block.
 
     Args:
         plan: whose program.
         feeds: its inputs.
         rows: the rows' numbers.
-        named: how messages call a row.
+        named: number → how messages call that row.
 
     Raises:
         ProgramError: an operation fails; names the first row that fails alone, if there is one.
@@ -145,7 +147,7 @@ def call_program(plan: Plan, feeds: list[tf.Tensor], rows: np.ndarray, named: st
             return loaded(feeds)
         except tf.errors.OpError as error:
             alone = _first_failing(plan, loaded, feeds, len(rows))
-            where = f"a block of {len(rows)} rows" if alone is None else named.format(rows[alone])
+            where = f"a block of {len(rows)} rows" if alone is None else named(int(rows[alone]))
             raise ProgramError(
                 f"the program failed on {where}: {type(error).__name__}: {reason(error)}",
                 facts={"inputs": [_fed(name, source) for name, source in zip(plan.program.inputs, plan.inputs, strict=True)]},

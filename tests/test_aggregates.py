@@ -338,9 +338,33 @@ def test_a_pandas_frame_and_its_grouping_are_not_changed() -> None:
     assert grouped.sum(numeric_only=True).columns.tolist() == ["k", "size", "x"]
 
 
-def test_categories_by_name_are_plain_values() -> None:
-    held = tfs.aggregate(total, PANDAS, by=["g", "c"])
-    assert held.to_dict("list") == {"g": [3, 1], "c": ["u", "v"], "x": [13.0, 2.0]}
+def test_pandas_keys_by_name_keep_their_dtypes() -> None:
+    moments = pd.to_datetime(["2020-01-01", "2021-01-01", "2020-01-01"])
+    keys = pd.DataFrame(
+        {
+            "category": pd.Categorical(["v", "u", "v"], categories=["u", "v", "w"], ordered=True),
+            "Int64": pd.array([2**60 + 1, None, 2**60 + 1], "Int64"),
+            "Float64": pd.array([1.5, None, 1.5], "Float64"),
+            "boolean": pd.array([True, None, True], "boolean"),
+            "string": pd.array(["a", None, "a"], "string"),
+            "arrow": pd.array([1, None, 1], pd.ArrowDtype(pa.int64())),
+            "zoned": moments.tz_localize("Europe/Paris"),
+            "plain": moments,
+            "object": pd.Series(["a", None, "a"], dtype=object),
+        }
+    )
+    held = tfs.aggregate(total, keys.assign(x=[1.0, 2.0, 4.0]), by=list(keys.columns))
+    pd.testing.assert_frame_equal(held, keys[:2].assign(x=[5.0, 2.0]))
+
+
+def test_polars_keys_by_name_keep_their_types() -> None:
+    keys = pl.DataFrame(
+        {"enum": ["v", "u", "v"], "category": ["v", "u", "v"], "i": [1, None, 1]},
+        schema={"enum": pl.Enum(["u", "v", "w"]), "category": pl.Categorical, "i": pl.Int8},
+    )
+    held = tfs.aggregate(total, keys.with_columns(x=pl.Series([1.0, 2.0, 4.0])), by=keys.columns)
+    assert held.equals(keys[:2].with_columns(x=pl.Series([5.0, 2.0])))
+    assert held.schema == {**keys.schema, "x": pl.Float64()}
 
 
 def test_dictionaries_stay_dictionaries() -> None:
@@ -405,6 +429,7 @@ FACTS = "  columns: k: int64[?], l: int64[?, ?], x: float64[?]"
         "aggregate: key 'e' is of type null, by which rows cannot be grouped.",
         "nulls of no type",
     ),
+    ExpectFail((TABLE, ["k", "k"]), tfs.ColumnError, "aggregate: by= names column 'k' 2 times.", "a key twice"),
     ExpectFail(
         (TABLE, "x"),
         tfs.ColumnError,
@@ -412,7 +437,7 @@ FACTS = "  columns: k: int64[?], l: int64[?, ?], x: float64[?]"
             "aggregate: output 'x' has the name of a column.",
             "  outputs: x",
             "  columns: x: float64[?]",
-            "  Rename the output by a dict: {'new_name': fetch}.",
+            "  Give output and input another name, such as 'x_', and feed the input by feed_dict={'x_': 'x'}.",
         ),
         "a key named like an output",
     ),
@@ -449,7 +474,10 @@ def test_refusals(case: ExpectFail) -> None:
     ExpectFail(
         lambda x: {"x": tf.debugging.check_numerics(tf.reduce_sum(x / (x - 2.0), 0), "bad")},
         tfs.ProgramError,
-        "aggregate: the program failed on the rows of a key: InvalidArgumentError: bad : Tensor had Inf values",
+        lines(
+            "aggregate: the program failed on rows of the key k = 2: InvalidArgumentError: bad : Tensor had Inf values",
+            "  inputs: x ← column 'x'",
+        ),
         "an operation that fails",
     ),
 )

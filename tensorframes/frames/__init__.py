@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from tensorframes.errors import FrameError
+from tensorframes.errors import ColumnError, FrameError
 from tensorframes.frames.arrow import StreamFrame, group_columns, wrap_arrow, wrap_grouped_arrow
 from tensorframes.frames.base import AbstractFrame, AbstractGrouped
 
@@ -51,7 +51,7 @@ def wrap_grouped(native: Any, by: str | Sequence[Any] | None = None) -> Abstract
 
     Raises:
         FrameError: it is neither, or has no key.
-        ColumnError: there is no such column.
+        ColumnError: there is no such column, or one is named twice.
         DTypeError: rows cannot be grouped by a key's type.
     """
     if by is None:
@@ -71,6 +71,8 @@ def wrap_grouped(native: Any, by: str | Sequence[Any] | None = None) -> Abstract
     for key in keys:
         if isinstance(key, str):
             frame.schema.resolve(key)
+            if keys.count(key) > 1:
+                raise ColumnError(f"by= names column {key!r} {keys.count(key)} times.")
     if frame.schema.on_spark:
         return wrap_grouped(native.groupBy(*keys))
     return group_columns(frame, keys)

@@ -221,7 +221,8 @@ class ArrowGrouped(AbstractGrouped):
         rows = self.frame.fold([*self._paths, *reads], [*self.keys, *outputs], lambda batches: again(combine(batches)))
         table = rows.cast(arrow_schema([*self.keys, *outputs]))
         if isinstance(self.frame, AbstractMemoryFrame):
-            return self.frame.from_table(table)
+            keys = {column.name: path for column, path in zip(self.keys, self._paths, strict=True)}
+            return self.frame.with_key_types(self.frame.from_table(table), keys)
         return table.to_reader()
 
 

@@ -135,6 +135,10 @@ class AbstractMemoryFrame(AbstractFrame):
     def from_table(self, outputs: pa.Table) -> Any:
         """Return a native frame of these columns."""
 
+    def with_key_types(self, native: Any, keys: Mapping[str, Path]) -> Any:
+        """Return a native frame whose first columns, name → what it came from, have the very types of this frame's columns."""
+        return native
+
     def _compute(self, reads: Sequence[Path], outputs: Sequence[Column], function: BlockFunction) -> pa.Table:
         source = _as_table([self.column(path) for path in reads])
         return pa.Table.from_batches(function(source.to_batches()), arrow_schema(outputs)).replace_schema_metadata(None)

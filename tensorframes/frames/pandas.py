@@ -58,6 +58,29 @@ class PandasFrame(AbstractMemoryFrame):
         frame.attrs = {**self.native.attrs, SHAPE_KEY: {**self.native.attrs.get(SHAPE_KEY, {}), **noted}}
         return frame
 
+    def with_key_types(self, native: Any, keys: Mapping[str, Path]) -> Any:
+        """Give keys the dtypes that they have in this frame: categories, time zones, pandas' nullable ones."""
+        for position, (name, path) in enumerate(keys.items()):
+            if len(path) == 1:
+                label = [str(label) for label in self.native.columns].index(path[0])
+                native.isetitem(position, native[name].astype(self.native.dtypes.iloc[label]))
+        return native
+
+
+_NULLABLE: dict[pa.DataType, Any] = {
+    pa.bool_(): pd.BooleanDtype(),
+    pa.int8(): pd.Int8Dtype(),
+    pa.int16(): pd.Int16Dtype(),
+    pa.int32(): pd.Int32Dtype(),
+    pa.int64(): pd.Int64Dtype(),
+    pa.uint8(): pd.UInt8Dtype(),
+    pa.uint16(): pd.UInt16Dtype(),
+    pa.uint32(): pd.UInt32Dtype(),
+    pa.uint64(): pd.UInt64Dtype(),
+    pa.float32(): pd.Float32Dtype(),
+    pa.float64(): pd.Float64Dtype(),
+}
+
 
 def _column(name: str, array: pa.Array | None, shapes: Mapping[str, list[int]]) -> Column:
     if array is None:
@@ -104,9 +127,10 @@ def _to_series(table: pa.Table) -> dict[str, Any]:
 
 
 def _to_cells(column: pa.ChunkedArray) -> Any:
-    """Convert scalars as Arrow does; cells of higher rank to arrays of their own shape, all views of one buffer."""
+    """Convert scalars, with nulls to pandas' nullable types; cells of higher rank to arrays of their own shape, views of one buffer."""
     if not pa.types.is_list(column.type):
-        return column.to_pandas().to_numpy()
+        series = column.to_pandas(types_mapper=_NULLABLE.get if column.null_count else None)
+        return series.array if isinstance(series.dtype, pd.api.extensions.ExtensionDtype) else series.to_numpy()
     cells = np.empty(len(column), dtype=object)
     start = 0
     for chunk in column.chunks:
@@ -163,7 +187,7 @@ class PandasGrouped(AbstractGrouped):
     @property
     def grouping(self) -> tuple[Column, ...]:
         """The number of the group."""
-        return (Column("code", pa.int64()),)
+        return (Column("group number", pa.int64()),)
 
     def aggregate(self, reads: Sequence[Path], outputs: Sequence[Column], combine: Folding, again: Folding) -> Any:
         """Fold the rows by the numbers of their groups."""
@@ -172,9 +196,9 @@ class PandasGrouped(AbstractGrouped):
         table = pa.table(columns, names=positional_names(len(columns))).filter(held)
         schema = arrow_schema([*self.grouping, *outputs])
         found = pa.Table.from_batches(again(combine(table.to_batches())), plain_schema([*self.grouping, *outputs]))
-        found = found.cast(schema).sort_by("code")
+        found = found.cast(schema).sort_by("group number")
         keys = self._keys.iloc[found.column(0).to_numpy()].reset_index(drop=True)
-        result = self._frame.from_table(found.drop_columns(["code"]))
+        result = self._frame.from_table(found.drop_columns(["group number"]))
         return _with_shapes(pd.concat([keys, result], axis=1), {}, schema)
 
 

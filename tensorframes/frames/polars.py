@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -52,6 +52,11 @@ class PolarsFrame(AbstractMemoryFrame):
     def with_shapes(self, columns: Sequence[Column]) -> Any:
         """Cast lists whose length is known to fixed-size arrays."""
         return self.native.with_columns(_as_array(self.native.get_column(column.name), column) for column in columns)
+
+    def with_key_types(self, native: Any, keys: Mapping[str, Path]) -> Any:
+        """Give keys the types that they have in this frame: Enum, or Categorical of its own kind."""
+        types = {name: self.native.schema[path[0]] for name, path in keys.items() if len(path) == 1}
+        return native.with_columns(native.get_column(name).cast(dtype) for name, dtype in types.items())
 
 
 def _column(series: pl.Series) -> Column:
