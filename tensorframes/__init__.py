@@ -22,6 +22,7 @@ _ROOMS = {
     "schema": "ops.shapes",
     "block": "ops.placeholders",
     "row": "ops.placeholders",
+    "feed": "feeds",
     "program": "ops.programs",
     "Program": "programs",
     "Column": "columns",

@@ -21,21 +21,61 @@ DTYPE_KEY = "tensorframes.dtype"
 _SPARK_KEY = b"SPARK::metadata::json"
 
 
+def _list_of(element: pa.DataType) -> pa.DataType:
+    """Return the type of a list as Spark spells one without nulls."""
+    return pa.list_(pa.field("element", element, nullable=False))
+
+
+VECTOR = pa.struct(
+    [
+        pa.field("type", pa.int8(), nullable=False),
+        pa.field("size", pa.int32()),
+        pa.field("indices", _list_of(pa.int32())),
+        pa.field("values", _list_of(pa.float64())),
+    ]
+)
+MATRIX = pa.struct(
+    [
+        pa.field("type", pa.int8(), nullable=False),
+        pa.field("numRows", pa.int32(), nullable=False),
+        pa.field("numCols", pa.int32(), nullable=False),
+        pa.field("colPtrs", _list_of(pa.int32())),
+        pa.field("rowIndices", _list_of(pa.int32())),
+        pa.field("values", _list_of(pa.float64())),
+        pa.field("isTransposed", pa.bool_(), nullable=False),
+    ]
+)
+
+
 @dataclass(frozen=True, slots=True)
 class TensorType:
     """A dtype and a shape; the shape is None where even the rank is unknown.
 
+    Attributes:
+        dtype: TensorFlow's name of the scalar type.
+        shape: the dimensions.
+        ragged_rank: of a ``tf.RaggedTensor``, how many dimensions after the first one are ragged; 0 for a dense tensor.
+        is_sparse: whether it is a ``tf.SparseTensor``.
+
     Example:
-        >>> print(TensorType("float64", Shape([None, 100])))
-        float64[?, 100]
+        >>> print(TensorType("float64", Shape([None, 100])), TensorType("int64", Shape([None, None]), ragged_rank=1), sep=", ")
+        float64[?, 100], ragged int64[?, ?]
     """
 
     dtype: str
     shape: Shape | None
+    ragged_rank: int = 0
+    is_sparse: bool = False
+
+    def __repr__(self) -> str:
+        """Print as ``TensorType(dtype='float64', shape=Shape([None, 100]))``, with what is not dense where it is not."""
+        layout = f", ragged_rank={self.ragged_rank}" if self.ragged_rank else ", is_sparse=True" if self.is_sparse else ""
+        return f"TensorType(dtype={self.dtype!r}, shape={self.shape!r}{layout})"
 
     def __str__(self) -> str:
-        """Print as ``float64[?, 100]``."""
-        return self.dtype + ("[...]" if self.shape is None else str(self.shape))
+        """Print as ``float64[?, 100]``, ``ragged int64[?, ?]`` or ``sparse float64[?, 3]``."""
+        layout = "ragged " if self.ragged_rank else "sparse " if self.is_sparse else ""
+        return layout + self.dtype + ("[...]" if self.shape is None else str(self.shape))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +101,15 @@ class Column:
     native_type: str | None = None
 
     @property
+    def is_decimal(self) -> bool:
+        """Whether its cells hold decimals, of which a feed's dtype makes a tensor."""
+        return bool(pa.types.is_decimal(split_lists(self.arrow)[0]))
+
+    @property
     def block(self) -> TensorType | None:
         """The type of a block of this column: one more, unknown, dimension in front."""
         if self.dtype is None or self.cell_shape is None:
-            return None
+            return None  # also of decimals, whose cells have a shape only
         return TensorType(self.dtype, Shape((None, *self.cell_shape)))
 
     def __str__(self) -> str:
@@ -179,9 +224,11 @@ class Schema:
 def column_from_field(field: pa.Field) -> Column:
     """Read a column from an Arrow field and its metadata (Spark's or our own)."""
     fields = tuple(column_from_field(field.type.field(i)) for i in range(field.type.num_fields)) if pa.types.is_struct(field.type) else ()
-    leaf, inner = split_lists(field.type)
+    rank = vector_rank(field.type)
+    leaf, inner = split_lists(field.type) if rank is None else (pa.float64(), Shape([None] * rank))
     dtype = dtype_of_arrow(leaf)
-    column = Column(field.name, field.type, field.nullable, dtype, inner if dtype else None, fields)
+    column = Column(field.name, field.type, field.nullable, dtype, inner if dtype or pa.types.is_decimal(leaf) else None, fields)
+    column = column if rank is None else replace(column, native_type=VECTOR_NAMES[rank])
     known = _metadata_shape(field)
     if dtype is None or known is None or len(known) != len(inner):
         return column
@@ -215,11 +262,33 @@ def split_lists(arrow: pa.DataType) -> tuple[pa.DataType, Shape]:
             return arrow.value_type, Shape((*dims, *_logical_shape(arrow)))
         if pa.types.is_fixed_size_list(arrow):
             dims.append(arrow.list_size)
-        elif pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
+        elif is_list(arrow):
             dims.append(None)
         else:
             return arrow, Shape(dims)
         arrow = arrow.value_type
+
+
+VECTOR_NAMES = {1: "vector", 2: "matrix"}
+
+
+def vector_rank(arrow: pa.DataType) -> int | None:
+    """Return 1 for the type of Spark's vectors, 2 for that of its matrices, None for any other.
+
+    Args:
+        arrow: a column's type; fields may be nullable or not, lists may be large ones.
+    """
+    return {_spelled(VECTOR): 1, _spelled(MATRIX): 2}.get(_spelled(arrow)) if pa.types.is_struct(arrow) else None
+
+
+def _spelled(arrow: pa.StructType) -> tuple[tuple[str, str], ...]:
+    """Spell a struct's fields but for what may differ: what is nullable, whether lists are large, and what they call their elements."""
+    return tuple((field.name, f"list of {field.type.value_type}" if is_list(field.type) else str(field.type)) for field in arrow)
+
+
+def is_list(arrow: pa.DataType) -> bool:
+    """Tell whether a type is a list of any length."""
+    return bool(pa.types.is_list(arrow) or pa.types.is_large_list(arrow))
 
 
 def list_type(leaf: pa.DataType, rank: int) -> pa.DataType:

@@ -13,24 +13,52 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from tensorframes.blocks.groups import Groups, group_rows, normalized, restored
-from tensorframes.blocks.rebatch import rebatch
-from tensorframes.blocks.scalars import take_aligned
+from tensorframes.blocks.groups import group_rows, normalized, restored
+from tensorframes.blocks.inputs import Block, block_bytes, shown_rows, take_chunks, take_rows
+from tensorframes.blocks.rebatch import join_within
 from tensorframes.columns import Column, plain_schema
 from tensorframes.device import place
-from tensorframes.errors import ShapeError, TensorFramesError
-from tensorframes.feeds import Constant
-from tensorframes.fold import Cells, Fold, concatenate, refold
-from tensorframes.plan import ColumnInput, Plan
+from tensorframes.errors import TensorFramesError
+from tensorframes.feeds import ColumnInput
+from tensorframes.fold import Cells, Fold, Masks, check_shape, concatenate, decode_cells, encode_cells, feeds_of, fold_sources, refold
+from tensorframes.plan import Plan
 from tensorframes.reductions import reduce_segments
-from tensorframes.runner import call_program, constant_tensor, decode_block, encode_output
-from tensorframes.shapes import Shape
+from tensorframes.runner import call_program
 from tensorframes.tensors import eagerly, to_array, to_tensor
 
 CHUNK = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Keys, and the cells that belong to them.
+
+    Attributes:
+        keys: for each key column its values.
+        cells: for each output its cells: one for each row that has cells.
+        masks: for each output where its values were present, as for a fold.
+        has_cells: which rows have cells: not those that the program is not shown; None: all.
+    """
+
+    keys: list[pa.Array]
+    cells: Cells
+    masks: Masks
+    has_cells: np.ndarray | None
+
+    def __len__(self) -> int:
+        """Count the rows."""
+        return len(self.keys[0])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of keys and cells, pointers to text counted as such."""
+        return int(sum(key.nbytes for key in self.keys)) + sum(block_bytes(cells) for cells in self.cells)
+
+
 _BLOCK_ROWS = 2**17
 _WORTH_COMBINING = 0.5
 _BATCH_ROWS = 2**16
+_BLOCK_BYTES = 16 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,77 +90,117 @@ class Combine:
             raise
 
     def _run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        held: list[tuple[list[pa.Array], Cells]] = []
-        rows, bound, combines = 0, 2 * _BLOCK_ROWS, True
-        for block in rebatch(batches, _BLOCK_ROWS):
-            keys, cells = self._decode(block)
+        held: list[Rows] = []
+        size, bound, combines = 0, 2 * _BLOCK_BYTES, True
+        for block in join_within(batches, _BLOCK_ROWS, _BLOCK_BYTES):
+            decoded = self._decode(block)
             if not combines:
-                yield from self._encode(keys, cells)
+                yield from self._encode(decoded)
                 continue
-            part = self._combine(keys, cells)
-            if not self.is_last and len(part[0][0]) > _WORTH_COMBINING * block.num_rows:
+            part = self._combine(decoded)
+            if not self.is_last and len(part) > _WORTH_COMBINING * block.num_rows:
                 combines = False
                 for ready in [*held, part]:
-                    yield from self._encode(*ready)
+                    yield from self._encode(ready)
                 held = []
                 continue
             held.append(part)
-            rows += len(part[0][0])
-            if rows > bound:
+            size += part.nbytes
+            if size > bound:
                 held = [self._merge(held)]
-                rows = len(held[0][0][0])
-                bound = max(bound, 2 * rows)
+                size = held[0].nbytes
+                bound = max(bound, 2 * size)
         if held:
-            yield from self._encode(*(self._merge(held) if len(held) > 1 else held[0]))
+            yield from self._encode(self._merge(held) if len(held) > 1 else held[0])
 
-    def _decode(self, block: pa.RecordBatch) -> tuple[list[pa.Array], Cells]:
+    @property
+    def _sources(self) -> list[ColumnInput]:
+        """For each output the input that it is folded from."""
+        return [fold_sources(self.plan, fold)[0] for fold in self.plan.folds]
+
+    def _decode(self, block: pa.RecordBatch) -> Rows:
         keys = [normalized(key) for key in block.columns[: len(self.keys)]]
         values = pa.RecordBatch.from_arrays(block.columns[len(self.keys) :], block.schema.names[len(self.keys) :])
-        sources = [self.plan.inputs[position] for (position,) in self.plan.folds]
-        return keys, [decode_block(source, values) for source in sources if isinstance(source, ColumnInput)]
+        is_shown = shown_rows(values, self.plan.skipping)
+        rows = np.arange(len(values))
+        if is_shown is not None:
+            rows, values = rows[is_shown], values.filter(pa.array(is_shown))
+        pairs = [decode_cells(self.plan, source, values, rows) for source in self._sources]
+        return Rows(keys, [cells for cells, _ in pairs], [mask for _, mask in pairs], is_shown)
 
-    def _encode(self, keys: Sequence[pa.Array], cells: Cells) -> Iterator[pa.RecordBatch]:
+    def _encode(self, rows: Rows) -> Iterator[pa.RecordBatch]:
         schema = plain_schema([*self.keys, *self.plan.outputs])
-        keys = [restored(key, column.arrow) for key, column in zip(keys, self.keys, strict=True)]
-        for start in range(0, len(keys[0]), _BATCH_ROWS):
+        keys = [restored(key, column.arrow) for key, column in zip(rows.keys, self.keys, strict=True)]
+        has_cells = np.ones(len(rows), dtype=bool) if rows.has_cells is None else rows.has_cells
+        ends = np.cumsum(has_cells)
+        for start in range(0, len(rows), _BATCH_ROWS):
             part = slice(start, start + _BATCH_ROWS)
-            values = [encode_output(column, cell[part], None) for column, cell in zip(self.plan.outputs, cells, strict=True)]
+            held = np.arange(ends[start] - has_cells[start], ends[part][-1])
+            masks = rows.masks if rows.masks else [None for _ in rows.cells]
+            values = [
+                encode_cells(column, take_rows(cells, held), None if mask is None else take_rows(mask, held))
+                for column, cells, mask in zip(self.plan.outputs, rows.cells, masks, strict=True)
+            ]
+            if not has_cells[part].all():
+                back = pa.array(np.cumsum(has_cells[part]) - 1, mask=~has_cells[part])
+                values = [array.take(back) for array in values]
             yield pa.RecordBatch.from_arrays([*(key.slice(start, _BATCH_ROWS) for key in keys), *values], schema=schema)
 
-    def _merge(self, held: Sequence[tuple[list[pa.Array], Cells]]) -> tuple[list[pa.Array], Cells]:
-        keys = [pa.concat_arrays(list(parts)) for parts in zip(*(keys for keys, _ in held), strict=True)]
-        cells = [concatenate(parts) for parts in zip(*(cells for _, cells in held), strict=True)]
-        return self._combine(keys, cells)
+    def _merge(self, held: Sequence[Rows]) -> Rows:
+        keys = [pa.concat_arrays(list(parts)) for parts in zip(*(rows.keys for rows in held), strict=True)]
+        cells = [concatenate(source, parts) for source, *parts in zip(self._sources, *(rows.cells for rows in held), strict=True)]
+        flags = [np.ones(len(rows), dtype=bool) if rows.has_cells is None else rows.has_cells for rows in held]
+        is_whole = all(rows.has_cells is None for rows in held)
+        return self._combine(Rows(keys, cells, [None for _ in cells], None if is_whole else np.concatenate(flags)))
 
-    def _combine(self, keys: Sequence[pa.Array], cells: Cells) -> tuple[list[pa.Array], Cells]:
-        groups = group_rows(keys)
+    def _combine(self, rows: Rows) -> Rows:
+        """Fold the rows of each key to one; a key none of whose rows has cells keeps none."""
+        groups = group_rows(rows.keys)
+        codes, has_cells = groups.codes, rows.has_cells
+        if has_cells is not None:
+            codes = codes[has_cells]
+            has_cells = np.zeros(groups.count, dtype=bool)
+            has_cells[codes] = True
+            codes = (np.cumsum(has_cells) - 1)[codes]
+        whose = np.arange(groups.count) if has_cells is None else np.flatnonzero(has_cells)
+        if len(whose) == 0:
+            return Rows(groups.keys, rows.cells, rows.masks, has_cells)
         with eagerly(), place(self.plan.device):
-            return groups.keys, self._by_segments(groups, cells) if self.known else self._by_chunks(groups, cells)
+            if self.known:
+                cells = self._by_segments(codes, len(whose), rows.cells)
+            else:
+                cells = self._by_chunks(
+                    codes, rows, [key.take(pa.array(whose)) for key in groups.keys] if rows.has_cells is not None else groups.keys
+                )
+        return Rows(groups.keys, cells, [None for _ in cells], has_cells)
 
-    def _by_segments(self, groups: Groups, cells: Cells) -> Cells:
+    def _by_segments(self, codes: np.ndarray, count: int, cells: Cells) -> Cells:
         assert self.known is not None
-        segments = to_tensor(groups.codes)
+        segments = to_tensor(codes)
         pairs = zip(self.known, cells, strict=True)
-        return [to_array(reduce_segments(kind, to_tensor(values), segments, groups.count)) for kind, values in pairs]
+        return [to_array(reduce_segments(kind, to_tensor(np.asarray(values)), segments, count)) for kind, values in pairs]
 
-    def _by_chunks(self, groups: Groups, cells: Cells) -> Cells:
-        narrow = groups.codes.astype(np.uint16) if groups.count <= 2**16 else groups.codes  # NumPy sorts 16 bits by radix
+    def _by_chunks(self, codes: np.ndarray, rows: Rows, keys: Sequence[pa.Array]) -> Cells:
+        count = len(keys[0])
+        narrow = codes.astype(np.uint16) if count <= 2**16 else codes  # NumPy sorts 16 bits by radix
         order = np.argsort(narrow, kind="stable")
-        cells = [take_aligned(values, order) for values in cells]
-        counts = np.bincount(groups.codes, minlength=groups.count)
+        cells = [take_rows(values, order) for values in rows.cells]
+        masks = [None if mask is None else take_rows(mask, order) for mask in rows.masks]
+        counts = np.bincount(codes, minlength=count)
         step = 1
         while step == 1 or counts.max(initial=0) > 1:
-            cells, counts = self._round(cells, counts, step, groups.keys)
+            cells, counts = self._round(cells, masks, counts, step, keys)
+            masks = [None for _ in cells]
             step += 1
         return cells
 
-    def _round(self, cells: Cells, counts: np.ndarray, step: int, keys: Sequence[pa.Array]) -> tuple[Cells, np.ndarray]:
+    def _round(self, cells: Cells, masks: Masks, counts: np.ndarray, step: int, keys: Sequence[pa.Array]) -> tuple[Cells, np.ndarray]:
         """Fold each group's rows, which lie side by side, chunk by chunk; returns the folded rows and how many each group has."""
         starts = np.cumsum(counts) - counts
         full, rest = counts // CHUNK, counts % CHUNK
         left = full + (rest > 0)
         places = np.cumsum(left) - left  # where each group's folded rows begin
-        folded: list[np.ndarray] = [np.empty((int(left.sum()), *values.shape[1:]), values.dtype) for values in cells]
+        parts: list[tuple[np.ndarray, Cells]] = []
         chunk = np.arange(int(full.sum())) - np.repeat(np.cumsum(full) - full, full)  # the number of each full chunk in its group
         of_full = np.repeat(np.arange(len(counts)), full)
         jobs = [(CHUNK, of_full, starts[of_full] + CHUNK * chunk, places[of_full] + chunk)]
@@ -143,30 +211,38 @@ class Combine:
             if len(begins) == 0:
                 continue
             rows = begins[:, None] + np.arange(size)
-            given = [take_aligned(values, rows) for values in cells]
-            done = given if size == 1 and step > 1 else self._fold(given, step, groups, keys)
-            for target, values in zip(folded, done, strict=True):
-                target[ends] = values.reshape(len(ends), *target.shape[1:])
-        return folded, left
-
-    def _fold(self, chunks: Cells, step: int, groups: np.ndarray, keys: Sequence[pa.Array]) -> Cells:
-        """Fold chunks of equal size, ``[chunks, size, *cell]`` → ``[chunks, *cell]``, in one call; `groups` says whose each chunk is."""
-        given = {position: values for (position,), values in zip(self.plan.folds, chunks, strict=True)}
-        sources = enumerate(self.plan.inputs)
-        feeds = [constant_tensor(source) if isinstance(source, Constant) else to_tensor(given[i]) for i, source in sources]
-        outputs = [to_array(tensor) for tensor in call_program(self.plan, feeds, groups, lambda group: self._rows_of(keys, group))]
-        for column, values, chunk in zip(self.plan.outputs, outputs, chunks, strict=True):
-            if values.shape[1:] != chunk.shape[2:]:
-                raise ShapeError(
-                    f"output {column.name!r} has shape {Shape(values.shape[1:])} in round {step}, but the cells that it is folded from "
-                    f"have shape {Shape(chunk.shape[2:])}."
-                )
-        return outputs
+            if size == 1 and step > 1:
+                done = [take_rows(values, begins) for values in cells]
+            else:
+                given = {
+                    position: [None if part is None else take_chunks(part, rows) for part in pair]
+                    for (position,), *pair in zip(self.plan.folds, cells, masks, strict=True)
+                }
+                done = call_program(self.plan, feeds_of(self.plan, given), groups, lambda group: self._rows_of(keys, group))
+                for source, column, held, values in zip(self._sources, self.plan.outputs, done, cells, strict=True):
+                    check_shape(source, column.name, held, values, step)
+            parts.append((ends, done))
+        order = np.concatenate([ends for ends, _ in parts])
+        done_by_output = zip(*(done for _, done in parts), strict=True)
+        return [_placed(source, blocks, order) for source, blocks in zip(self._sources, done_by_output, strict=True)], left
 
     def _rows_of(self, keys: Sequence[pa.Array], group: int) -> str:
         """Return how messages call some rows of a key."""
         held = (f"{column.name} = {key[group].as_py()!r}" for column, key in zip(self.keys, keys, strict=True))
         return f"rows of the key {', '.join(held)}"
+
+
+def _placed(source: ColumnInput, blocks: Sequence[Block], order: np.ndarray) -> Block:
+    """Join the rows of some blocks, each row at its place."""
+    dense = [block for block in blocks if isinstance(block, np.ndarray)]
+    if len(dense) < len(blocks) or source.pad is not None:
+        return take_rows(concatenate(source, blocks), np.argsort(order))
+    placed = np.empty((len(order), *dense[0].shape[1:]), dense[0].dtype)
+    start = 0
+    for block in dense:
+        placed[order[start : start + len(block)]] = block
+        start += len(block)
+    return placed
 
 
 def run_combine(plan: Plan, keys: Sequence[Column], known: tuple[str, ...] | None) -> tuple[Combine, Combine]:

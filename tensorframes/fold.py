@@ -6,24 +6,30 @@ Knows blocks and programs; decides nothing. The one law: never more in memory th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from tensorframes.blocks.inputs import Block, as_sparse, concatenate_blocks, decode_input, shown_rows, take_rows
+from tensorframes.blocks.nulls import pad_alike, with_nulls
+from tensorframes.blocks.ragged import Ragged
 from tensorframes.blocks.rebatch import join_small, rebatch
-from tensorframes.blocks.scalars import align
-from tensorframes.columns import plain_schema
+from tensorframes.columns import Column, plain_schema
 from tensorframes.errors import ShapeError, TensorFramesError
-from tensorframes.feeds import Constant
-from tensorframes.plan import ColumnInput, Plan
-from tensorframes.runner import call_program, constant_tensor, decode_block, encode_output
+from tensorframes.feeds import ColumnInput, Constant, MaskInput
+from tensorframes.plan import Plan
+from tensorframes.runner import Fed, call_program, encode_output
 from tensorframes.shapes import Shape
-from tensorframes.tensors import eagerly, to_array, to_tensor
+from tensorframes.tensors import eagerly
 
-Cells = list[np.ndarray]
-"""For each output, the cells to be folded, ``[count, *cell]``."""
+Cells = list[Block]
+"""For each output, the cells to be folded."""
+
+Masks = list[Block | None]
+"""For each output, where its cells' values were present, if a program wants to know; None: everywhere."""
 
 _MOST_HELD = 64
 _MOST_BYTES = 16 * 2**20
@@ -40,59 +46,73 @@ class Fold:
     plan: Plan
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Give one row for the consecutive batches of a partition, or none where it is empty."""
-        cells = self.partition(batches)
-        if cells is not None:
-            arrays = [encode_output(column, values, None) for column, values in zip(self.plan.outputs, cells, strict=True)]
-            yield pa.RecordBatch.from_arrays(arrays, schema=plain_schema(self.plan.outputs))
-
-    def partition(self, batches: Iterable[pa.RecordBatch]) -> Cells | None:
-        """Fold a partition, block by block; returns each output's one cell, ``[1, *cell]``, or None where there is no row.
+        """Give one row for the consecutive batches of a partition, or none where it has no row to be folded.
 
         Raises:
             TensorFramesError: names verb, input, column, row of the block, wanted and held.
         """
         try:
             with eagerly():
-                return self._partition(batches)
+                row = self._partition(batches)
         except TensorFramesError as error:
             error.verb = error.verb or self.plan.verb
             raise
+        if row is not None:
+            yield row
 
-    def _partition(self, batches: Iterable[pa.RecordBatch]) -> Cells | None:
-        held: list[Cells] = []
+    def _partition(self, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch | None:
+        again, held, size = refold(self), list[tuple[Cells, pa.RecordBatch]](), 0
         for block in rebatch(join_small(batches), self.plan.block_rows):
-            held.append(self.fold(self.decode(block), 1))
-            if len(held) == _MOST_HELD or (len(held) > 1 and len(held) * _nbytes(held[0]) > _MOST_BYTES):
-                held = [self.fold(_stack(held), 2)]
-        return self.fold(_stack(held), 2) if len(held) > 1 else held[0] if held else None
+            folded = self._block(block, 1)
+            if folded is None:
+                continue
+            held.append(folded)
+            size += folded[1].nbytes
+            if len(held) == _MOST_HELD or (len(held) > 1 and size > _MOST_BYTES):
+                held = [again._rows(held)]
+                size = held[0][1].nbytes
+        if not held:
+            return None
+        return (again._rows(held) if len(held) > 1 else held[0])[1]
 
-    def decode(self, block: pa.RecordBatch) -> Cells:
-        """Return the cells of a block's columns, in the order of the outputs."""
-        sources = [self.plan.inputs[fold[0]] for fold in self.plan.folds]
-        return [decode_block(source, block) for source in sources if isinstance(source, ColumnInput)]
+    def _rows(self, held: Sequence[tuple[Cells, pa.RecordBatch]]) -> tuple[Cells, pa.RecordBatch]:
+        """Fold the rows that blocks were folded to."""
+        for sources, cells in zip(self._sources, zip(*(cells for cells, _ in held), strict=True), strict=True):
+            check_one_shape(sources[0], cells)
+        rows = pa.concat_batches([row for _, row in held])
+        folded = self._block(pa.RecordBatch.from_arrays(rows.columns, names=[f"_{i}" for i in range(rows.num_columns)]), 2)
+        assert folded is not None
+        return folded
 
-    def fold(self, cells: Cells, step: int) -> Cells:
-        """Fold the cells of each output to one; `step` is 1 for the columns' own cells, more for cells that were folded."""
-        given = {position: values for (position,), values in zip(self.plan.folds, cells, strict=True)}
-        return [values[np.newaxis] for values in self._call(given, [values.shape[1:] for values in cells], step, len(cells[0]))]
+    def _block(self, block: pa.RecordBatch, step: int) -> tuple[Cells, pa.RecordBatch] | None:
+        """Fold a block to one row; None where no row is shown to the program."""
+        is_shown = shown_rows(block, self.plan.skipping)
+        rows = np.arange(block.num_rows) if is_shown is None else np.flatnonzero(is_shown)
+        if len(rows) == 0:
+            return None
+        shown = block if is_shown is None else block.filter(pa.array(is_shown))
+        pairs = [decode_cells(self.plan, sources[0], shown, rows) for sources in self._sources]
+        cells, masks = self.fold([values for values, _ in pairs], [mask for _, mask in pairs], step, rows)
+        arrays = list(map(encode_cells, self.plan.outputs, cells, masks))
+        return cells, pa.RecordBatch.from_arrays(arrays, schema=plain_schema(self.plan.outputs))
 
-    def _call(self, given: dict[int, np.ndarray], shapes: Sequence[tuple[int, ...]], step: int, rows: int) -> Cells:
-        """Call the program; each output must have the given shape."""
-        sources = enumerate(self.plan.inputs)
-        feeds = [constant_tensor(source) if isinstance(source, Constant) else to_tensor(given[i]) for i, source in sources]
-        outputs = [to_array(tensor) for tensor in call_program(self.plan, feeds, np.arange(rows), self._row(step))]
-        for column, values, wanted in zip(self.plan.outputs, outputs, shapes, strict=True):
-            if values.shape != wanted:
-                raise ShapeError(
-                    f"output {column.name!r} has shape {Shape(values.shape)} in round {step}, but the cells that it is folded from have "
-                    f"shape {Shape(wanted)}."
-                )
-        return outputs
+    @property
+    def _sources(self) -> list[list[ColumnInput]]:
+        """For each output the inputs that it is folded from."""
+        return [fold_sources(self.plan, fold) for fold in self.plan.folds]
 
-    def _row(self, step: int) -> Callable[[int], str]:
-        """Return how messages call a row of what is folded in this round."""
-        return ("row {} of the block" if step == 1 else f"cell {{}} of round {step}").format
+    def fold(self, cells: Cells, masks: Masks, step: int, rows: np.ndarray) -> tuple[Cells, Masks]:
+        """Fold the cells of each output to one, a block of one row; `step` is 1 for the columns' own cells, more for folded ones."""
+        given = {position: pair for (position,), *pair in zip(self.plan.folds, cells, masks, strict=True)}
+        named = ("row {} of the block" if step == 1 else f"cell {{}} of round {step}").format
+        outputs = [_one_row(values) for values in self._call(given, rows if step == 1 else np.arange(len(cells[0])), named)]
+        for (source, *_), column, held, folded in zip(self._sources, self.plan.outputs, outputs, cells, strict=True):
+            check_shape(source, column.name, held, folded, step)
+        return outputs, [None for _ in outputs]
+
+    def _call(self, given: Mapping[int, Sequence[Any]], rows: np.ndarray, named: Callable[[int], str]) -> list[Block]:
+        """Call the program; `given` has the cells and the mask for each input that a column feeds."""
+        return call_program(self.plan, feeds_of(self.plan, given), rows, named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,21 +122,120 @@ class PairFold(Fold):
     Its program takes two blocks of cells, the left and the right ones, and gives as many.
     """
 
-    def fold(self, cells: Cells, step: int) -> Cells:
+    def fold(self, cells: Cells, masks: Masks, step: int, rows: np.ndarray) -> tuple[Cells, Masks]:
         """Fold neighbours until one cell is left: as many calls as the count of cells has binary digits."""
         while len(cells[0]) > 1:
             count = len(cells[0])
-            given: dict[int, np.ndarray] = {}
-            for (left, right), values in zip(self.plan.folds, cells, strict=True):
-                given[left], given[right] = align(values[0 : count - 1 : 2]), align(values[1:count:2])
-            shapes = [(count // 2, *values.shape[1:]) for values in cells]
-            folded = self._call(given, shapes, step, count // 2)
-            cells = [_join(values, left) for values, left in zip(folded, (values[count - count % 2 :] for values in cells), strict=True)]
+            left, right, rest = np.arange(0, count - 1, 2), np.arange(1, count, 2), np.arange(count - count % 2, count)
+            given = {}
+            for positions, *pair in zip(self.plan.folds, cells, masks, strict=True):
+                for position, side in zip(positions, (left, right), strict=True):
+                    given[position] = [None if part is None else take_rows(part, side) for part in pair]
+            named = ("pair {} of the block" if step == 1 else f"pair {{}} of round {step}").format
+            folded = self._call(given, np.arange(count // 2), named)
+            for (source, *_), column, held, values in zip(self._sources, self.plan.outputs, folded, cells, strict=True):
+                check_shape(source, column.name, held, values, step)
+            masks = [_join_masks(mask, held, rest) for mask, held in zip(masks, folded, strict=True)]
+            cells = [
+                concatenate(source, [held, take_rows(values, rest)]) if len(rest) else held
+                for (source, *_), held, values in zip(self._sources, folded, cells, strict=True)
+            ]
             step += 1
-        return cells
+        return cells, masks
 
-    def _row(self, step: int) -> Callable[[int], str]:
-        return ("pair {} of the block" if step == 1 else f"pair {{}} of round {step}").format
+
+def _join_masks(mask: Block | None, folded: Block, rest: np.ndarray) -> Block | None:
+    """Return the mask of folded cells, which are all present, and of one that was left over."""
+    return None if mask is None else concatenate_blocks([_all_true(folded), take_rows(mask, rest)]) if len(rest) else _all_true(folded)
+
+
+def _all_true(block: Block) -> Block:
+    if isinstance(block, Ragged):
+        return replace(block, values=np.ones(block.values.shape, dtype=bool))
+    assert isinstance(block, np.ndarray)
+    return np.ones(block.shape, dtype=bool)
+
+
+def _one_row(cell: Block) -> Block:
+    """Return a cell as a block of one row."""
+    if isinstance(cell, np.ndarray):
+        return cell[np.newaxis]
+    assert isinstance(cell, Ragged)
+    return Ragged(cell.values, (np.array([0, len(cell)]), *cell.splits))
+
+
+def encode_cells(column: Column, cells: Block, mask: Block | None) -> pa.Array:
+    """Encode the cells of an output; those that were never folded keep their nulls, by the mask."""
+    array = encode_output(column, cells, None)
+    if mask is None:
+        return array
+    flat = np.asarray(mask.values if isinstance(mask, Ragged) else mask).reshape(-1)
+    return array if flat.all() else with_nulls(array, flat)
+
+
+def fold_sources(plan: Plan, fold: tuple[int, ...]) -> list[ColumnInput]:
+    """Return the inputs that an output is folded from."""
+    return [source for source in (plan.inputs[position] for position in fold) if isinstance(source, ColumnInput)]
+
+
+def decode_cells(plan: Plan, source: ColumnInput, block: pa.RecordBatch, rows: np.ndarray) -> tuple[Block, Block | None]:
+    """Return the cells of the column that an output is folded from, sparse ones as dense, and their mask if the program wants it."""
+    cells, mask = decode_input(block.column(source.read), replace(source, is_sparse=False), rows)
+    is_masked = any(isinstance(other, MaskInput) and plan.inputs[other.of] == source for other in plan.inputs)
+    return cells, mask if is_masked else None
+
+
+def feeds_of(plan: Plan, given: Mapping[int, Sequence[Any]]) -> list[Fed]:
+    """Return what feeds each input, given the cells and the mask (None: all are present) for each one that a column feeds."""
+    feeds: list[Fed] = []
+    for position, source in enumerate(plan.inputs):
+        if isinstance(source, Constant):
+            feeds.append(source)
+        elif isinstance(source, MaskInput):
+            cells, mask = given[source.of]
+            feeds.append(_all_true(cells) if mask is None else mask)
+        else:
+            cells = given[position][0]
+            feeds.append(as_sparse(cells) if source.is_sparse and isinstance(cells, np.ndarray) else cells)
+    return feeds
+
+
+def check_shape(source: ColumnInput, output: str, held: Block, folded: Block, step: int) -> None:
+    """Raise unless cells that a program gave have the shape of those that it took; ragged and padded ones may grow."""
+    if source.ragged_rank or source.pad is not None or not isinstance(held, np.ndarray) or not isinstance(folded, np.ndarray):
+        return
+    if held.shape[1:] != folded.shape[1:]:
+        raise ShapeError(
+            f"output {output!r} has shape {Shape(held.shape[1:])} in round {step}, but the cells that it is folded from have shape "
+            f"{Shape(folded.shape[1:])}."
+        )
+
+
+def check_one_shape(source: ColumnInput, parts: Sequence[Block]) -> None:
+    """Raise unless cells may be folded together: of one shape, unless they are ragged or padded.
+
+    Raises:
+        ShapeError: names two shapes.
+    """
+    shapes = sorted({str(Shape(values.shape[1:])) for values in parts if isinstance(values, np.ndarray)})
+    if len(shapes) > 1 and source.pad is None and not source.ragged_rank:
+        raise ShapeError(
+            f"column {source.column!r} has cells of shapes {shapes[0]} and {shapes[1]}, which are not folded together.",
+            hint=f"Feed them padded or ragged: tfs.feed({source.column!r}, pad=0), or ragged=True.",
+        )
+
+
+def concatenate(source: ColumnInput, parts: Sequence[Block]) -> Block:
+    """Join the cells of several blocks; padded ones are padded to the largest.
+
+    Raises:
+        ShapeError: they differ in shape and are neither ragged nor padded.
+    """
+    check_one_shape(source, parts)
+    dense = [values for values in parts if isinstance(values, np.ndarray)]
+    if source.pad is not None and len({values.shape[1:] for values in dense}) > 1:
+        return np.concatenate(pad_alike(dense, source.pad, source.cast or source.narrowed))
+    return concatenate_blocks(parts)
 
 
 def run_fold(plan: Plan) -> Fold:
@@ -135,9 +254,16 @@ def refold(fold: Fold) -> Fold:
     inputs = list(plan.inputs)
     for read, (positions, column) in enumerate(zip(plan.folds, plan.outputs, strict=True)):
         for position in positions:
-            port = plan.program.input_ports[position]
-            cast = None if port.type.dtype == column.dtype else port.type.dtype
-            inputs[position] = ColumnInput(port.name, column.name, read, column.cell_shape or Shape(), cast)
+            source, wanted = inputs[position], plan.program.input_ports[position].type.dtype
+            assert isinstance(source, ColumnInput)
+            inputs[position] = replace(
+                source,
+                column=column.name,
+                read=read,
+                cell_shape=column.cell_shape or Shape(),
+                cast=None,
+                narrowed=None if wanted == column.dtype else wanted,  # what the frame stores in a wider type
+            )
     reads = tuple((column.name,) for column in plan.outputs)
     return replace(fold, plan=replace(plan, inputs=tuple(inputs), reads=reads, block_rows=None))
 
@@ -150,27 +276,3 @@ def cell_bytes(plan: Plan) -> int | None:
             return None
         total += 8 * math.prod(dim or 0 for dim in column.cell_shape)
     return total
-
-
-def _nbytes(cells: Cells) -> int:
-    return sum(values.nbytes for values in cells)
-
-
-def _stack(held: Sequence[Cells]) -> Cells:
-    return [concatenate(parts) for parts in zip(*held, strict=True)]
-
-
-def concatenate(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Join the cells of several blocks.
-
-    Raises:
-        ShapeError: they differ in shape.
-    """
-    if len({values.shape[1:] for values in parts}) > 1:
-        shapes = sorted({str(Shape(values.shape[1:])) for values in parts})
-        raise ShapeError(f"cells of shapes {shapes[0]} and {shapes[1]} cannot be folded together.")
-    return np.concatenate(parts)
-
-
-def _join(folded: np.ndarray, left: np.ndarray) -> np.ndarray:
-    return np.concatenate([folded, left]) if len(left) else folded

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tensorframes.columns import Column, Schema, TensorType, list_type, split_lists
+from tensorframes.blocks.scalars import narrow_values
+from tensorframes.columns import MATRIX, VECTOR, VECTOR_NAMES, Column, Schema, TensorType, list_type, split_lists
 from tensorframes.device import check_device
 from tensorframes.dtypes import BY_NAME, can_cast, is_bytes, stored_dtype
 from tensorframes.errors import ColumnError, DTypeError, ProgramError, ShapeError
-from tensorframes.feeds import Constant, Feed, feed_type, resolve_feeds
+from tensorframes.feeds import ColumnInput, Constant, Feed, Mask, MaskInput, declared_layout, feed_type, ragged_rank, resolve_feeds
 from tensorframes.programs import Port, Program
 from tensorframes.shapes import Shape
 
@@ -26,23 +27,7 @@ _RENAME_FOLDED = "Give output and input another name, such as '{name}_', and fee
 _CAST_HINT = "Cast the column, or feed another one with feed_dict={{{name!r}: …}}."
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnInput:
-    """An input that a column feeds.
-
-    Attributes:
-        name: the input's name.
-        column: the column's name, for messages.
-        read: which of the plan's reads it is.
-        cell_shape: what is known of a cell's shape, from the column and from the program.
-        cast: the dtype that the program declares, where the column's is another.
-    """
-
-    name: str
-    column: str
-    read: int
-    cell_shape: Shape
-    cast: str | None
+Input = ColumnInput | MaskInput | Constant
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,23 +43,42 @@ class Plan:
         keep_rows: whether each block must give as many rows as it has.
         block_rows: rows of a block; None: as they come.
         device: "auto", "cpu" or "gpu".
+        uneven: of a map over rows whose outputs may differ in shape from row to row: the program that runs rows one by one.
         folds: of a reduce, for each output the positions of the one input (or two) that it is folded from.
     """
 
     verb: str
     program: Program
-    inputs: tuple[ColumnInput | Constant, ...]
+    inputs: tuple[Input, ...]
     reads: tuple[tuple[str, ...], ...]
     outputs: tuple[Column, ...]
     keep_rows: bool
     block_rows: int | None
     device: str
     folds: tuple[tuple[int, ...], ...] = ()
+    uneven: Program | None = None
 
     @property
     def constants(self) -> list[str]:
         """Names of the inputs that are the same for every block."""
         return [name for name, source in zip(self.program.inputs, self.inputs, strict=True) if isinstance(source, Constant)]
+
+    @property
+    def ragged_folds(self) -> tuple[dict[str, int], dict[str, int]]:
+        """Of a reduce of rows or keys, the inputs and the outputs with ragged cells → their ragged rank in the vectorized program."""
+        inputs, outputs = {}, {}
+        for output, fold in zip(self.program.output_ports, self.folds, strict=True):
+            for position in fold:
+                source, port = self.inputs[position], self.program.input_ports[position]
+                if isinstance(source, ColumnInput) and source.ragged_rank:
+                    outputs[output.name] = source.ragged_rank
+                    inputs[port.name] = port.type.ragged_rank + 1 if port.type.ragged_rank else source.ragged_rank
+        return inputs, outputs
+
+    @property
+    def skipping(self) -> list[ColumnInput]:
+        """The inputs that are not shown rows with a null."""
+        return [source for source in self.inputs if isinstance(source, ColumnInput) and source.nulls == "skip"]
 
 
 def plan_map(
@@ -155,7 +159,7 @@ def plan_reduce(
     """
     check_block_rows(block_rows)
     check_device(device)
-    inputs, reads = _plan_inputs(program, schema, feed_dict, rowwise=pairwise, block_rows=None)
+    inputs, reads = _plan_inputs(program, schema, feed_dict, rowwise=pairwise, pairwise=pairwise, block_rows=None)
     free = [position for position, source in enumerate(inputs) if isinstance(source, ColumnInput)]
     folds = _pair_folds(program, free) if pairwise else _block_folds(program, free)
     for port, fold in zip(program.output_ports, folds, strict=True):
@@ -169,24 +173,37 @@ def plan_reduce(
 
 
 def _plan_inputs(
-    program: Program, schema: Schema, feed_dict: Any, *, rowwise: bool, block_rows: int | None
-) -> tuple[tuple[ColumnInput | Constant, ...], tuple[tuple[str, ...], ...]]:
+    program: Program, schema: Schema, feed_dict: Any, *, rowwise: bool, block_rows: int | None, pairwise: bool = False
+) -> tuple[tuple[Input, ...], tuple[tuple[str, ...], ...]]:
     """Match each input to its source; returns them, in order, and the columns that are read."""
     sources = resolve_feeds(list(program.inputs), (), feed_dict, schema)
     reads: dict[tuple[str, ...], int] = {}
-    inputs: list[ColumnInput | Constant] = []
+    inputs: list[Input] = []
     for port in program.input_ports:
         source = sources[port.name]
         if isinstance(source, Constant):
             inputs.append(fit_constant(port, source))
+        elif isinstance(source, Mask):
+            inputs.append(MaskInput(port.name, list(program.inputs).index(source.of)))
         else:
-            inputs.append(_plan_input(port, source, program, schema, reads, rowwise=rowwise, block_rows=block_rows))
+            inputs.append(_plan_input(port, source, program, schema, reads, rowwise=rowwise, pairwise=pairwise, block_rows=block_rows))
+    for port, masking in zip(program.input_ports, inputs, strict=True):
+        if isinstance(masking, MaskInput):
+            _check_mask(port, program.input_ports[masking.of])
     if not reads:
         raise ProgramError(
             "the program reads no column, so that it has no rows to work on.",
             facts={"inputs": [str(port) for port in program.input_ports], "columns": schema.facts},
         )
     return tuple(inputs), tuple(reads)
+
+
+def _check_mask(port: Port, of: Port) -> None:
+    """Raise unless an input can take the mask of another one."""
+    wanted, held = port.type, replace(of.type, dtype="bool")
+    fits = wanted.shape is None or held.shape is None or wanted.shape.accepts(held.shape)
+    if not fits or (wanted.dtype, wanted.ragged_rank) != ("bool", held.ragged_rank):
+        raise DTypeError(f"input {port.name!r} wants {wanted} but the mask of input {of.name!r} is {held}.")
 
 
 def _block_folds(program: Program, free: Sequence[int]) -> tuple[tuple[int, ...], ...]:
@@ -244,7 +261,7 @@ def _check_fold(output: Port, source: Port, pairwise: bool) -> None:
         raise ShapeError(sentence)
 
 
-def _check_one_column(sources: Sequence[ColumnInput | Constant], program: Program) -> None:
+def _check_one_column(sources: Sequence[Input], program: Program) -> None:
     """Raise unless the inputs that an output is folded from read one column."""
     left, right = sources[0], sources[-1]
     assert isinstance(left, ColumnInput)
@@ -257,7 +274,7 @@ def _check_one_column(sources: Sequence[ColumnInput | Constant], program: Progra
         )
 
 
-def _folded_column(port: Port, source: ColumnInput | Constant, program: Program, schema: Schema) -> Column:
+def _folded_column(port: Port, source: Input, program: Program, schema: Schema) -> Column:
     """Return the column of an output that is folded from a column's cells."""
     assert isinstance(source, ColumnInput)
     shape = source.cell_shape if port.type.shape is None else source.cell_shape.narrow(port.type.shape)
@@ -308,16 +325,20 @@ def _plan_input(
     reads: dict[tuple[str, ...], int],
     *,
     rowwise: bool,
+    pairwise: bool,
     block_rows: int | None,
 ) -> ColumnInput:
     path, column = schema.resolve(feed.column)
-    held = feed_type(port.name, column, rowwise=rowwise)
+    feed = declared_layout(feed, port.type)
+    held = feed_type(port.name, column, feed, rowwise=rowwise)
     assert held.shape is not None
     assert column.cell_shape is not None
     facts = _both_sides(program, schema)
     sentence = f"input {port.name!r} wants {port.type} but column {feed.column!r} holds {held}."
     if port.type.dtype not in BY_NAME or not can_cast(held.dtype, port.type.dtype):
         raise DTypeError(sentence, facts=facts, hint=_CAST_HINT.format(name=port.name))
+    if (bool(port.type.ragged_rank), port.type.is_sparse) != (bool(held.ragged_rank), held.is_sparse):
+        raise ShapeError(sentence, facts=facts, hint="Leave ragged=True and sparse=True away: the program declares a dense input.")
     known = column.cell_shape
     if port.type.shape is not None:
         rows = port.type.shape[:1]
@@ -330,8 +351,50 @@ def _plan_input(
                 hint=f"Pass block_rows={rows[0]} if their number divides by {rows[0]} in every partition.",
             )
         known = (held.shape if rowwise else Shape(held.shape[1:])).narrow(port.type.shape if rowwise else port.type.shape[1:])
-    cast = None if held.dtype == port.type.dtype else port.type.dtype
-    return ColumnInput(port.name, feed.column, reads.setdefault(path, len(reads)), known, cast)
+    return ColumnInput(
+        port.name,
+        feed.column,
+        reads.setdefault(path, len(reads)),
+        known,
+        cast=None if held.dtype == port.type.dtype else port.type.dtype,
+        narrowed=feed.dtype if feed.dtype != column.dtype else None,
+        nulls=feed.nulls,
+        fill=_fitting(port.name, "nulls", _zero(port.type.dtype) if feed.nulls == "mask" else feed.value, port.type.dtype),
+        pad=_fitting(port.name, "pad", feed.pad, port.type.dtype),
+        ragged_rank=_ragged_rank(port, feed, known, rowwise=rowwise, pairwise=pairwise),
+        is_sparse=port.type.is_sparse,
+    )
+
+
+def _ragged_rank(port: Port, feed: Feed, cell_shape: Shape, *, rowwise: bool, pairwise: bool) -> int:
+    """Return how many of a cell's dimensions are ragged in a block; one row of a ragged vector is a dense vector."""
+    if pairwise and feed.ragged:
+        return ragged_rank(cell_shape)
+    return port.type.ragged_rank + (rowwise and port.type.ragged_rank > 0)
+
+
+def _zero(dtype: str) -> Any:
+    return b"" if dtype == "string" else 0
+
+
+def _fitting(name: str, option: str, value: Any, dtype: str) -> Any:
+    """Return what stands for a null or fills cells up, in the input's dtype.
+
+    Raises:
+        DTypeError: it does not fit.
+    """
+    if value is None or (isinstance(value, bytes) and dtype == "string"):
+        return value
+    refusal = DTypeError(f"input {name!r} is {dtype}, of which {option}={value!r} is none.")
+    if isinstance(value, bytes) or dtype == "string":
+        raise refusal
+    try:
+        _, lost = narrow_values(np.asarray(value), dtype)
+    except TypeError as error:
+        raise refusal from error
+    if lost.any():
+        raise refusal
+    return value
 
 
 def _plan_output(port: Port, program: Program, schema: Schema, *, rowwise: bool, fixed_rows: int | None, keep_inputs: bool) -> Column:
@@ -364,10 +427,22 @@ def _plan_output(port: Port, program: Program, schema: Schema, *, rowwise: bool,
                 hint="With trim=True an output may have any number of rows.",
             )
         shape = Shape(shape[1:])
+    if port.name in program.vector:
+        return _vector_column(port, shape)
     leaf = pa.binary() if port.name in program.binary else BY_NAME[dtype].arrow
     if port.name in program.binary and dtype != "string":
         raise DTypeError(f"binary= names output {port.name!r}, which is {port.type} and no string.", facts=facts)
     return Column(port.name, list_type(leaf, len(shape)), True, dtype, shape)
+
+
+def _vector_column(port: Port, cell_shape: Shape) -> Column:
+    """Return the column of vectors or matrices that an output becomes."""
+    if len(cell_shape) not in VECTOR_NAMES or port.type.ragged_rank:
+        raise ShapeError(f"vector= names output {port.name!r}, which is {port.type}, but cells of one or two dimensions are wanted.")
+    if not np.can_cast(BY_NAME[port.type.dtype].numpy, np.float64, "safe") or port.type.dtype in ("string", "bool"):
+        raise DTypeError(f"vector= names output {port.name!r}, which is {port.type}, but numbers that float64 holds are wanted.")
+    rank = len(cell_shape)
+    return Column(port.name, (VECTOR, MATRIX)[rank - 1], True, "float64", cell_shape, native_type=VECTOR_NAMES[rank])
 
 
 def _check_names(names: Sequence[str], schema: Schema, keep_inputs: bool, hint: str = _RENAME) -> None:

@@ -22,9 +22,9 @@ from tensorflow.core.framework import tensor_pb2
 from tensorflow.python.eager import context  # there is no public way to register a FunctionDef
 
 from tensorframes.columns import TensorType
+from tensorframes.composites import join, part_specs, split, type_of
 from tensorframes.digest import digest_graph
 from tensorframes.errors import ProgramError
-from tensorframes.shapes import Shape
 from tensorframes.tensors import eagerly
 
 LOADED_BYTES = 2**30
@@ -38,12 +38,12 @@ class Port:
     Attributes:
         name: its name in the signature.
         type: dtype and shape.
-        tensor: the tensor's name in the graph.
+        tensors: names in the graph of the plain tensors that it consists of: one, if it is dense.
     """
 
     name: str
     type: TensorType
-    tensor: str = field(compare=False)
+    tensors: tuple[str, ...] = field(compare=False)
 
     def __str__(self) -> str:
         """Print as ``x: float64[?]``."""
@@ -81,6 +81,7 @@ class Program:
         output_ports: the outputs, in order.
         digest: SHA-256 of the computation; no generated name enters it.
         binary: string outputs that are bytes, not text.
+        vector: outputs that become vectors or matrices of Spark ML.
         structure: what a call gives: "bare" for one tensor, else "list" or "dict".
         graph: the serialised GraphDef.
         captures: values of variables and captured tensors.
@@ -96,6 +97,7 @@ class Program:
     output_ports: tuple[Port, ...]
     digest: str
     binary: frozenset[str] = frozenset()
+    vector: frozenset[str] = frozenset()
     structure: str = "dict"
     graph: bytes = field(repr=False, compare=False, default=b"")
     captures: tuple[Capture, ...] = field(repr=False, compare=False, default=())
@@ -143,20 +145,40 @@ class Program:
         if any(map(tf.is_symbolic_tensor, given.values())):  # it is called by a function that is being traced
             with tf.init_scope():
                 loaded = load(self)
-            symbolic = [tf.convert_to_tensor(given[port.name], port.type.dtype) for port in self.input_ports]
-            return pack(self.structure, self.outputs, loaded(symbolic))
+            symbolic = [_as_tensor(given[port.name], port.type) for port in self.input_ports]
+            return self._pack(loaded([part for value in symbolic for part in split(value)]))
         with eagerly():
             feeds = [_as_input(given[port.name], port) for port in self.input_ports]
-            return pack(self.structure, self.outputs, load(self)(feeds))
+            return self._pack(load(self)([part for value in feeds for part in split(value)]))
+
+    def _pack(self, parts: Sequence[tf.Tensor]) -> Any:
+        return pack(self.structure, self.outputs, self.join_outputs(parts))
+
+    def join_outputs(self, parts: Sequence[tf.Tensor]) -> list[Any]:
+        """Return the outputs that consist of these plain tensors."""
+        ends = list(itertools.accumulate(len(port.tensors) for port in self.output_ports))
+        starts = [0, *ends]
+        return [join(port.type, parts[start:end]) for port, start, end in zip(self.output_ports, starts, ends, strict=False)]
 
 
-def _as_input(value: Any, port: Port) -> tf.Tensor:
+def _as_tensor(value: Any, kind: TensorType) -> Any:
+    if not kind.ragged_rank and not kind.is_sparse:
+        return tf.convert_to_tensor(value, kind.dtype)
+    wanted = tf.RaggedTensor if kind.ragged_rank else tf.SparseTensor
+    if not isinstance(value, wanted):
+        raise TypeError(f"no tf.{wanted.__name__}")
+    return value
+
+
+def _as_input(value: Any, port: Port) -> Any:
     try:
-        tensor = tf.convert_to_tensor(value, port.type.dtype)
+        tensor = _as_tensor(value, port.type)
     except (TypeError, ValueError) as error:
         raise ProgramError(f"input {port.name!r} wants {port.type}, but {type(value).__name__} is given: {error}") from error
-    if port.type.shape is not None and not port.type.shape.accepts(tensor.shape):
-        raise ProgramError(f"input {port.name!r} wants {port.type}, but {tensor_type(tensor)} is given.")
+    held = type_of(tensor)
+    fits = port.type.shape is None or (held.shape is not None and port.type.shape.accepts(held.shape))
+    if not fits or (held.dtype, held.ragged_rank) != (port.type.dtype, port.type.ragged_rank):
+        raise ProgramError(f"input {port.name!r} wants {port.type}, but {held} is given.")
     return tensor
 
 
@@ -203,13 +225,13 @@ CACHE = ProgramCache()
 
 
 def load(program: Program) -> Loaded:
-    """Return the program as a function of eager tensors in the order of its inputs, loaded once per process."""
+    """Return the program as a function of the plain tensors of its inputs, in their order, loaded once per process."""
     return CACHE.get(program)
 
 
 def _load(program: Program) -> Loaded:
     with eagerly():
-        specs = [tf.TensorSpec(_tf_shape(port.type.shape), port.type.dtype) for port in program.input_ports]
+        specs = [spec for port in program.input_ports for spec in part_specs(port.type)]
         function = GraphFunction(program)
         concrete = tf.function(function, input_signature=specs, autograph=False).get_concrete_function()
 
@@ -235,13 +257,13 @@ class GraphFunction:
         self.has_functions = bool(self._graph.library.function)
 
     def __call__(self, *inputs: tf.Tensor) -> list[tf.Tensor]:
-        """Give the outputs, in order, after the program's side effects."""
+        """Take the plain tensors of the inputs, give those of the outputs, in order, after the program's side effects."""
         program = self._program
-        feeds = {port.tensor: tensor for port, tensor in zip(program.input_ports, inputs, strict=True)}
+        feeds = dict(zip((name for port in program.input_ports for name in port.tensors), inputs, strict=True))
         feeds |= {capture.tensor: capture_value(value) for capture, value in zip(program.captures, self._values, strict=True)}
-        wanted = [*(port.tensor for port in program.output_ports), *program.controls]
-        found = import_graph(self._graph, feeds, wanted)
-        count = len(program.output_ports)
+        outputs = [name for port in program.output_ports for name in port.tensors]
+        found = import_graph(self._graph, feeds, [*outputs, *program.controls])
+        count = len(outputs)
         with tf.control_dependencies(found[count:]):
             return [tf.identity(tensor) for tensor in found[:count]]
 
@@ -254,6 +276,9 @@ def import_graph(graph: Any, feeds: Mapping[str, tf.Tensor], wanted: Sequence[st
         feeds: tensor name in the graph → what stands for it.
         wanted: names of the tensors and operations to be returned.
     """
+    tracing = tf.compat.v1.get_default_graph()
+    if hasattr(tracing, "capture"):  # a function inside the function that is being traced, which reads a tensor of the latter
+        feeds = {name: value if getattr(value, "graph", None) is tracing else tracing.capture(value) for name, value in feeds.items()}
 
     def put(*values: tf.Tensor) -> list[Any]:
         return list(tf.graph_util.import_graph_def(graph, dict(zip(feeds, values, strict=True)), list(wanted), name=""))
@@ -312,13 +337,12 @@ def capture_value(value: Any) -> tf.Tensor:
 
 def freeze(
     concrete: Any,
-    input_names: Sequence[str],
-    output_names: Sequence[str],
+    inputs: Mapping[str, TensorType],
+    outputs: Mapping[str, TensorType],
     *,
     structure: str = "dict",
-    binary: Iterable[str] = (),
 ) -> Program:
-    """Freeze a ConcreteFunction whose flat inputs and outputs have the given names.
+    """Freeze a ConcreteFunction that takes and gives the plain tensors of the named inputs and outputs.
 
     Raises:
         ProgramError: the function reads something that cannot leave this process, such as a lookup table or a Python function.
@@ -326,14 +350,12 @@ def freeze(
     graph = concrete.graph
     graph_def = graph.as_graph_def()
     check_shippable(graph_def)
-    inside = [tensor.name for tensor in concrete.inputs[len(input_names) :]]
+    input_ports, output_ports = _ports(inputs, concrete.inputs), _ports(outputs, concrete.outputs)
+    inside = [tensor.name for tensor in concrete.inputs[sum(len(port.tensors) for port in input_ports) :]]
     captures = tuple(_freeze_capture(name, value, graph) for name, value in zip(inside, concrete.captured_inputs, strict=True))
-    input_ports = tuple(map(_port, input_names, concrete.inputs[: len(input_names)]))
-    output_ports = tuple(map(_port, output_names, concrete.outputs))
-    controls = tuple(op.name for op in graph.control_outputs)
-    digest = hashlib.sha256(
-        digest_graph(graph_def, [tensor.name for tensor in concrete.inputs], [port.tensor for port in output_ports], controls).encode()
-    )
+    controls = tuple(op.name for op in graph.control_outputs if _has_effect(op.node_def, graph_def.library))
+    given, wanted = [tensor.name for tensor in concrete.inputs], [tensor.name for tensor in concrete.outputs]
+    digest = hashlib.sha256(digest_graph(graph_def, given, wanted, controls).encode())
     for capture in captures:
         digest.update(f"{capture.dtype}{capture.shape}{capture.is_variable}{len(capture.data)}".encode())
         digest.update(capture.data)
@@ -341,11 +363,31 @@ def freeze(
         input_ports,
         output_ports,
         digest.hexdigest(),
-        frozenset(binary),
-        structure,
-        graph_def.SerializeToString(),
-        captures,
-        controls,
+        structure=structure,
+        graph=graph_def.SerializeToString(),
+        captures=captures,
+        controls=controls,
+    )
+
+
+# What TensorFlow orders as if it had a side effect, but that nobody misses where its result is not wanted.
+_EFFECTLESS = re.compile(
+    r"ReadVariableOp|ResourceGather(Nd)?|VarHandleOp|VarIsInitializedOp|NoOp|(Stateless)?(Random|TruncatedNormal|Multinomial|Parameterized)\w*"
+)
+
+
+def _has_effect(node: Any, library: Any) -> bool:
+    """Tell whether an operation, or one in a function that it calls, has a side effect."""
+    called = [attr.func.name for attr in node.attr.values() if attr.HasField("func")]
+    called += [function.name for attr in node.attr.values() for function in attr.list.func]
+    if not called:
+        return not _EFFECTLESS.fullmatch(node.op)
+    bodies = {function.signature.name: function for function in library.function}
+    return any(
+        _has_effect(inner, library)
+        for name in called
+        for inner in bodies[name].node_def
+        if inner.name in bodies[name].control_ret.values() or inner.name in bodies[name].signature.control_output
     )
 
 
@@ -375,21 +417,9 @@ def check_shippable(graph: Any) -> None:
             raise ProgramError(f"the program assigns a variable (operation {node.name!r}), but each worker would change its own.")
 
 
-def tensor_type(tensor: tf.Tensor | tf.TensorSpec) -> TensorType:
-    """Return the type of a tensor or of its spec."""
-    return TensorType(tensor.dtype.base_dtype.name, _shape(tensor.shape))
-
-
-def _port(name: str, tensor: tf.Tensor) -> Port:
-    return Port(name, tensor_type(tensor), tensor.name)
-
-
-def _shape(shape: tf.TensorShape) -> Shape | None:
-    return None if shape.rank is None else Shape(shape.as_list())
-
-
-def _tf_shape(shape: Shape | None) -> tf.TensorShape:
-    return tf.TensorShape(shape)
+def _ports(types: Mapping[str, TensorType], tensors: Sequence[tf.Tensor]) -> tuple[Port, ...]:
+    waiting = iter(tensors)
+    return tuple(Port(name, kind, tuple(next(waiting).name for _ in part_specs(kind))) for name, kind in types.items())
 
 
 def _freeze_capture(name: str, value: Any, graph: Any) -> Capture:

@@ -36,8 +36,10 @@ def known_reductions(program: Program, folds: tuple[tuple[int, ...], ...]) -> tu
     nodes = {node.name: node for node in tf.compat.v1.GraphDef.FromString(program.graph).node}
     found = []
     for port, (position,) in zip(program.output_ports, folds, strict=True):
-        kind = _reduction(nodes, port.tensor, program.input_ports[position].tensor)
-        if kind is None or program.input_ports[position].type.dtype == "string":
+        source = program.input_ports[position]
+        is_plain = len(source.tensors) == len(port.tensors) == 1 and source.type.dtype != "string"
+        kind = _reduction(nodes, port.tensors[0], source.tensors[0]) if is_plain else None
+        if kind is None:
             return None
         found.append(kind)
     return tuple(found)

@@ -8,27 +8,33 @@ from __future__ import annotations
 import bisect
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 
-from tensorframes.blocks.cells import Cells, decode_cells
-from tensorframes.blocks.dense import decode_dense, encode_dense
+from tensorframes.blocks.cells import Cells
+from tensorframes.blocks.dense import encode_dense
+from tensorframes.blocks.inputs import Block, Sparse, decode_input, decode_uneven, shown_rows, take_rows
+from tensorframes.blocks.ragged import Ragged, encode_ragged
 from tensorframes.blocks.rebatch import join_small, rebatch
-from tensorframes.blocks.scalars import cast_values, even_rows
-from tensorframes.columns import Column, plain_schema
+from tensorframes.blocks.vectors import as_vectors, encode_matrices
+from tensorframes.columns import Column, list_type, plain_schema, vector_rank
 from tensorframes.device import place
 from tensorframes.dtypes import BY_NAME
 from tensorframes.errors import ProgramError, ShapeError, TensorFramesError
-from tensorframes.feeds import Constant
-from tensorframes.plan import ColumnInput, Plan
+from tensorframes.feeds import ColumnInput, Constant, MaskInput
+from tensorframes.plan import Input, Plan
 from tensorframes.programs import Loaded, load
 from tensorframes.tensors import eagerly, to_array, to_tensor
 
 _MOST_CODES = 2**62
+
+Fed = Block | Constant
+"""What feeds an input: rows, or a constant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +56,7 @@ class Runner:
     @property
     def _may_join(self) -> bool:
         """Whether small batches may be one block: not where each could have cells of a shape of its own."""
-        return self.rowwise or not any(isinstance(source, ColumnInput) and None in source.cell_shape for source in self.plan.inputs)
+        return self.rowwise or not any(isinstance(source, ColumnInput) and source.is_uneven for source in self.plan.inputs)
 
     def blocks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Divide batches into the plan's blocks."""
@@ -64,22 +70,34 @@ class Runner:
         """
         try:
             with eagerly():
-                arrays = self._run_rows(block) if self.rowwise else self._run_block(block)
+                arrays = self._run_shown(block)
         except TensorFramesError as error:
             error.verb = error.verb or self.plan.verb
             raise
         return pa.RecordBatch.from_arrays(arrays, schema=plain_schema(self.plan.outputs))
 
-    def _run_block(self, block: pa.RecordBatch) -> list[pa.Array]:
-        return self._compute([_feed(source, block) for source in self.plan.inputs], np.arange(block.num_rows))
+    def _run_shown(self, block: pa.RecordBatch) -> list[pa.Array]:
+        """Run over the rows that the program is shown; the others get nulls, where rows are kept."""
+        is_shown = shown_rows(block, self.plan.skipping)
+        if is_shown is None:
+            return self._run(block, np.arange(block.num_rows))
+        rows = np.flatnonzero(is_shown)
+        if len(rows) == 0:
+            arrays = [pa.array([], column.arrow) for column in self.plan.outputs]
+        else:
+            arrays = self._run(block.filter(pa.array(is_shown)), rows)
+        if not self.plan.keep_rows:
+            return arrays
+        back = pa.array(np.cumsum(is_shown) - 1, mask=~is_shown)
+        return [array.take(back) for array in arrays]
 
-    def _run_rows(self, block: pa.RecordBatch) -> list[pa.Array]:
-        cells = [_decode_cells(source, block) for source in self.plan.inputs]
+    def _run(self, block: pa.RecordBatch, numbers: np.ndarray) -> list[pa.Array]:
+        """Run over all rows of a block, which have these numbers in the block that messages speak of."""
+        if not self.rowwise:
+            return self._compute(self.plan, decode_feeds(self.plan, block, numbers), numbers)
+        cells = _decode_cells(self.plan, block, numbers)
         groups = _rows_by_shape([cell.shapes for cell in cells if isinstance(cell, Cells)], block.num_rows)
-        parts = [
-            self._compute([_gather(cell, source, rows) for cell, source in zip(cells, self.plan.inputs, strict=True)], rows)
-            for rows in groups
-        ]
+        parts = [self._compute_rows([_gather(cell, rows) for cell in cells], numbers[rows]) for rows in groups]
         if len(parts) == 1:
             return parts[0]
         back = np.empty(block.num_rows, dtype=np.int64)
@@ -87,14 +105,18 @@ class Runner:
         order = pa.array(back)
         return [pa.concat_arrays(list(arrays)).take(order) for arrays in zip(*parts, strict=True)]
 
-    def _compute(self, feeds: list[tf.Tensor], rows: np.ndarray) -> list[pa.Array]:
-        """Call the program on the given rows of a block and encode what it gives."""
+    def _compute_rows(self, feeds: list[Fed], rows: np.ndarray) -> list[pa.Array]:
+        """Run rows of one shape together, and if their outputs differ in shape, one by one inside TensorFlow."""
         try:
-            outputs = [to_array(tensor) for tensor in call_program(self.plan, feeds, rows)]
+            return self._compute(self.plan, feeds, rows)
         except ProgramError:
-            if len(rows) == 1 or not self._rows_may_grow:
+            if self.plan.uneven is None:
                 raise
-            return self._one_by_one(feeds, rows)
+            return self._compute(replace(self.plan, program=self.plan.uneven), feeds, rows)
+
+    def _compute(self, plan: Plan, feeds: list[Fed], rows: np.ndarray) -> list[pa.Array]:
+        """Call the program on the given rows of a block and encode what it gives."""
+        outputs = call_program(plan, feeds, rows)
         if self.plan.keep_rows:
             for column, values in zip(self.plan.outputs, outputs, strict=True):
                 check_rows(column.name, len(values), len(rows))
@@ -102,19 +124,6 @@ class Runner:
             check_same_rows(self.plan.outputs, outputs)
         numbers = rows if self.plan.keep_rows else None
         return [encode_output(column, values, numbers) for column, values in zip(self.plan.outputs, outputs, strict=True)]
-
-    @property
-    def _rows_may_grow(self) -> bool:
-        """Whether rows of one shape may give outputs of several, which no one call can hold."""
-        return self.rowwise and any(None in (column.cell_shape or ()) for column in self.plan.outputs)
-
-    def _one_by_one(self, feeds: list[tf.Tensor], rows: np.ndarray) -> list[pa.Array]:
-        pairs = list(zip(feeds, self.plan.inputs, strict=True))
-        parts = [
-            self._compute([feed if isinstance(source, Constant) else feed[i : i + 1] for feed, source in pairs], rows[i : i + 1])
-            for i in range(len(rows))
-        ]
-        return [pa.concat_arrays(list(arrays)) for arrays in zip(*parts, strict=True)]
 
 
 def run_blocks(plan: Plan) -> Runner:
@@ -128,8 +137,8 @@ def run_rows(plan: Plan) -> Runner:
 
 
 def call_program(
-    plan: Plan, feeds: list[tf.Tensor], rows: np.ndarray, named: Callable[[int], str] = "row {} of the block".format
-) -> list[tf.Tensor]:
+    plan: Plan, feeds: Sequence[Fed], rows: np.ndarray, named: Callable[[int], str] = "row {} of the block".format
+) -> list[Block]:
     """Call a plan's program on the given rows of a block.
 
     Args:
@@ -144,7 +153,8 @@ def call_program(
     loaded = load(plan.program)
     with place(plan.device):
         try:
-            return loaded(feeds)
+            parts = iter(loaded(_tensors(plan, feeds)))
+            return [_as_block([to_array(next(parts)) for _ in port.tensors]) for port in plan.program.output_ports]
         except tf.errors.OpError as error:
             alone = _first_failing(plan, loaded, feeds, len(rows))
             where = f"a block of {len(rows)} rows" if alone is None else named(int(rows[alone]))
@@ -154,13 +164,33 @@ def call_program(
             ) from error
 
 
-def _first_failing(plan: Plan, loaded: Loaded, feeds: list[tf.Tensor], rows: int) -> int | None:
+def _as_block(parts: list[np.ndarray]) -> Block:
+    return parts[0] if len(parts) == 1 else Ragged(parts[0], tuple(parts[1:]))
+
+
+def _tensors(plan: Plan, feeds: Sequence[Fed]) -> list[tf.Tensor]:
+    """Return the plain tensors of a program's inputs."""
+    parts: list[tf.Tensor] = []
+    for feed, port in zip(feeds, plan.program.input_ports, strict=True):
+        if isinstance(feed, Constant):
+            parts.append(constant_tensor(feed))
+        elif isinstance(feed, Sparse):
+            values = to_tensor(feed.values, port.type.dtype)
+            parts += [to_tensor(feed.indices), values, to_tensor(np.array(feed.shape, dtype=np.int64))]
+        elif isinstance(feed, Ragged):
+            parts += [to_tensor(feed.values, port.type.dtype), *map(to_tensor, feed.splits)]
+        else:
+            parts.append(to_tensor(feed, port.type.dtype))
+    return parts
+
+
+def _first_failing(plan: Plan, loaded: Loaded, feeds: Sequence[Fed], rows: int) -> int | None:
     """Return the first row on which the program fails even alone, or None where it is not one row's fault."""
 
     def fails(start: int, stop: int) -> bool:
-        pairs = zip(feeds, plan.inputs, strict=True)
+        part = np.arange(start, stop)
         try:
-            loaded([feed if isinstance(source, Constant) else feed[start:stop] for feed, source in pairs])
+            loaded(_tensors(plan, [feed if isinstance(feed, Constant) else take_rows(feed, part) for feed in feeds]))
         except tf.errors.OpError:
             return True
         return False
@@ -175,9 +205,8 @@ def constant_tensor(constant: Constant) -> tf.Tensor:
     assert shape is not None
     if isinstance(constant.data, tuple):
         return tf.constant(list(constant.data), dtype=tf.string, shape=shape)
-    if constant.type.dtype == "bfloat16":
-        return tf.bitcast(to_tensor(np.frombuffer(constant.data, dtype=np.uint16).reshape(shape)), tf.bfloat16)
-    return to_tensor(np.frombuffer(constant.data, dtype=BY_NAME[constant.type.dtype].numpy).reshape(shape))
+    values = np.frombuffer(constant.data, dtype=BY_NAME[constant.type.dtype].numpy).reshape(shape)
+    return to_tensor(values, constant.type.dtype)
 
 
 def check_rows(output: str, held: int, wanted: int) -> None:
@@ -189,32 +218,34 @@ def check_rows(output: str, held: int, wanted: int) -> None:
         )
 
 
-def check_same_rows(columns: tuple[Column, ...], outputs: list[np.ndarray]) -> None:
+def check_same_rows(columns: tuple[Column, ...], outputs: Sequence[Block]) -> None:
     """Raise unless all outputs of a block have the same number of rows."""
     if len({len(values) for values in outputs}) > 1:
         held = [f"{column.name}: {len(values)}" for column, values in zip(columns, outputs, strict=True)]
         raise ShapeError("the outputs of a block have different numbers of rows.", facts={"rows": held})
 
 
-def _feed(source: ColumnInput | Constant, block: pa.RecordBatch) -> tf.Tensor:
-    return constant_tensor(source) if isinstance(source, Constant) else to_tensor(decode_block(source, block))
+def decode_feeds(plan: Plan, block: pa.RecordBatch, rows: np.ndarray) -> list[Fed]:
+    """Return what feeds each input, where rows have these numbers in the block that messages speak of."""
+    return _with_masks(plan, [_decoded(source, block, rows, decode_input) for source in plan.inputs])
 
 
-def decode_block(source: ColumnInput, block: pa.RecordBatch) -> np.ndarray:
-    """Return the dense block that a column feeds, in the dtype that the program wants."""
-    values = decode_dense(block.column(source.read), source.column, source.cell_shape)
-    if source.cast is None:
-        return values
-    return cast_values(values, source.cast, source.name, source.column, even_rows(math.prod(values.shape[1:])))
+def _decode_cells(plan: Plan, block: pa.RecordBatch, rows: np.ndarray) -> list[Cells | Fed]:
+    """Decode what rows are gathered from: cells of different shapes, blocks where all are of one, or constants."""
+    pairs = [
+        _decoded(source, block, rows, decode_uneven if isinstance(source, ColumnInput) and source.is_uneven else decode_input)
+        for source in plan.inputs
+    ]
+    return _with_masks(plan, pairs)
 
 
-def _decode_cells(source: ColumnInput | Constant, block: pa.RecordBatch) -> Cells | np.ndarray | tf.Tensor:
-    """Decode what rows of different shapes are gathered from: cells, a dense block where the shape is known, or a constant."""
-    if isinstance(source, Constant):
-        return constant_tensor(source)
-    if None in source.cell_shape:
-        return decode_cells(block.column(source.read), source.column, source.cell_shape, source.cast, source.name)
-    return decode_block(source, block)
+def _decoded(source: Input, block: pa.RecordBatch, rows: np.ndarray, decode: Callable[..., tuple[Any, Any]]) -> tuple[Any, Any]:
+    return decode(block.column(source.read), source, rows) if isinstance(source, ColumnInput) else (source, None)
+
+
+def _with_masks(plan: Plan, pairs: Sequence[tuple[Any, Any]]) -> list[Any]:
+    """Put the masks, the second of each pair, where they are wanted."""
+    return [pairs[source.of][1] if isinstance(source, MaskInput) else pairs[i][0] for i, source in enumerate(plan.inputs)]
 
 
 def _rows_by_shape(shapes: list[np.ndarray], rows: int) -> list[np.ndarray]:
@@ -242,20 +273,29 @@ def _shape_codes(shapes: np.ndarray) -> np.ndarray:
     return codes.astype(np.uint16) if count <= 2**16 else codes.astype(np.int64)  # NumPy sorts 16 bits by radix, far faster
 
 
-def _gather(cells: Cells | np.ndarray | tf.Tensor, source: ColumnInput | Constant, rows: np.ndarray) -> tf.Tensor:
-    if isinstance(source, Constant):
+def _gather(cells: Cells | Fed, rows: np.ndarray) -> Fed:
+    if isinstance(cells, Constant):
         return cells
     if isinstance(cells, Cells):
         whole = len(rows) == len(cells.shapes)
-        return to_tensor(cells.values.reshape(len(rows), *cells.shapes[0]) if whole else cells.take(rows))
-    return to_tensor(cells if len(rows) == len(cells) else cells[rows])
+        return cells.values.reshape(len(rows), *cells.shapes[0]) if whole else cells.take(rows)
+    return cells if len(rows) == len(cells) else take_rows(cells, rows)
 
 
-def encode_output(column: Column, values: np.ndarray, rows: np.ndarray | None) -> pa.Array:
+def encode_output(column: Column, block: Block, rows: np.ndarray | None) -> pa.Array:
     """Turn an output's block into an Arrow array of its column's type."""
     assert column.dtype is not None
+    assert not isinstance(block, Sparse)
     wanted = BY_NAME[column.dtype].numpy
-    return encode_dense(values if values.dtype == wanted else values.astype(wanted), column.arrow, column.name, rows)
+    rank = vector_rank(column.arrow)
+    if rank == 1:
+        return as_vectors(encode_output(replace(column, arrow=list_type(pa.float64(), 1)), block, rows))
+    if rank == 2:
+        assert isinstance(block, np.ndarray)
+        return encode_matrices(block.astype(wanted, copy=False), column.name)
+    if isinstance(block, Ragged):
+        return encode_ragged(replace(block, values=block.values.astype(wanted, copy=False)), column.arrow, column.name, rows)
+    return encode_dense(block.astype(wanted, copy=False), column.arrow, column.name, rows)
 
 
 def reason(error: tf.errors.OpError) -> str:
@@ -267,5 +307,7 @@ def reason(error: tf.errors.OpError) -> str:
 _UNTOLD = ("Graph execution error:", "Detected at node", "<stack traces unavailable>")
 
 
-def _fed(name: str, source: ColumnInput | Constant) -> str:
+def _fed(name: str, source: Input) -> str:
+    if isinstance(source, MaskInput):
+        return f"{name} ← mask"
     return f"{name} ← {'constant ' + str(source.type) if isinstance(source, Constant) else 'column ' + repr(source.column)}"

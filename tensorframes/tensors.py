@@ -20,11 +20,15 @@ def eagerly() -> Any:
     return context.eager_mode()
 
 
-def to_tensor(values: np.ndarray) -> tf.Tensor:
+def to_tensor(values: np.ndarray, dtype: str | None = None) -> tf.Tensor:
     """Make a tensor over an array's memory (numbers, booleans), or of its bytes (object arrays).
+
+    With the dtype "bfloat16" the array holds the numbers' bits as uint16.
 
     The array must not be written to while the tensor lives.
     """
+    if dtype == "bfloat16":
+        return tf.bitcast(to_tensor(values), tf.bfloat16)
     if values.dtype == object:
         return tf.constant(values, dtype=tf.string, shape=values.shape)
     if values.size == 0:

@@ -367,14 +367,22 @@ def test_polars_keys_by_name_keep_their_types() -> None:
     assert held.schema == {**keys.schema, "x": pl.Float64()}
 
 
-def test_dictionaries_stay_dictionaries() -> None:
+def test_dictionaries_stay_dictionaries_of_32_bit_indices() -> None:
     kinds = [pa.dictionary(pa.int32(), pa.string()), pa.dictionary(pa.int8(), pa.int64()), pa.dictionary(pa.int8(), pa.float64())]
     for kind in kinds:
         cells = ["b", "a", "b"] if kind.value_type == pa.string() else [2, 1, 2]
         key = pa.array(cells, kind.value_type).dictionary_encode().cast(kind)
         held = tfs.aggregate(total, pa.table({"k": key, "x": [1.0, 2.0, 4.0]}), by="k")
-        assert held.schema.field("k").type == kind
+        assert held.schema.field("k").type == pa.dictionary(pa.int32(), kind.value_type)
         assert held.to_pydict() == {"k": cells[:2], "x": [5.0, 2.0]}
+
+
+def test_chunks_with_dictionaries_that_are_small_each_are_grouped_together() -> None:
+    def chunk(start: int) -> pa.Array:
+        return pa.array([f"{i}" for i in range(start, start + 100)]).cast(pa.dictionary(pa.int8(), pa.string()))
+
+    held = tfs.aggregate(total, pa.table({"k": pa.chunked_array([chunk(0), chunk(100), chunk(50)]), "x": [1.0] * 300}), by="k")
+    assert dict(zip(*held.to_pydict().values(), strict=True)) == {f"{i}": 2.0 if 50 <= i < 150 else 1.0 for i in range(200)}
 
 
 # --- polars ---
@@ -625,13 +633,24 @@ def test_where_keys_are_nearly_unique_the_first_side_stops_combining(monkeypatch
     assert sides.count(False) > 1
 
 
+def test_blocks_of_large_cells_have_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    call, sizes = combine_room.call_program, []
+    monkeypatch.setattr(combine_room, "call_program", lambda plan, feeds, *args: sizes.append(feeds[0].nbytes) or call(plan, feeds, *args))
+    batches = [pa.record_batch({"k": pa.array([0] * 50), "x": pa.array(np.ones((50, 20000)).tolist())}) for _ in range(3)]
+    monkeypatch.setattr(combine_room, "_BLOCK_BYTES", 2**21)
+    held = tfs.aggregate(by_chunks, pa.Table.from_batches(batches), by="k")
+    assert held["x"][0].as_py() == [150.0] * 20000
+    assert max(sizes) <= 2**21
+
+
 def test_folded_rows_are_merged_before_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(combine_room, "_BLOCK_ROWS", 16)
+    monkeypatch.setattr(combine_room, "_BLOCK_BYTES", 256)
     merge, merged = combine_room.Combine._merge, []
     monkeypatch.setattr(combine_room.Combine, "_merge", lambda self, held: merged.append(len(held)) or merge(self, held))
     table = pa.table({"k": [i % 3 for i in range(1000)], "x": [1.0] * 1000})
     check_rows(tfs.aggregate(by_chunks, table, by="k"), {"k": [0, 1, 2], "x": [334.0, 333.0, 333.0]})
-    assert max(merged) <= 2 * 16 / 3 + 1  # no more rows than two blocks have, of three a block
+    assert max(merged) <= 2 * 256 / (3 * 16) + 1  # no more bytes than two blocks have, of three rows a block
 
 
 @settings(max_examples=30, deadline=None)
@@ -646,8 +665,8 @@ def test_groups_of_any_sizes_are_folded_to_one_row_each(sizes: list[int], random
 
 
 def test_the_calls_grow_with_the_logarithm_of_the_rows_not_with_the_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    fold, calls = combine_room.Combine._fold, []
-    monkeypatch.setattr(combine_room.Combine, "_fold", lambda self, *args: calls.append(1) or fold(self, *args))
+    call, calls = combine_room.call_program, []
+    monkeypatch.setattr(combine_room, "call_program", lambda *args: calls.append(1) or call(*args))
     for keys in (10, 1000):
         calls.clear()
         rng = np.random.default_rng(keys)

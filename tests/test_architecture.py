@@ -26,7 +26,8 @@ BELOW = {
     "blocks": ["feeds"],
     "tensors": ["blocks"],
     "digest": [],
-    "programs": ["tensors", "digest"],
+    "composites": ["columns"],
+    "programs": ["tensors", "digest", "composites"],
     "device": ["errors"],
     "capture": ["programs"],
     "plan": ["programs", "device"],
@@ -40,7 +41,17 @@ BELOW = {
 }
 OWNERS = {
     "tensorflow": {
-        *("programs", "digest", "tensors", "capture", "capture.functions", "capture.graphs", "capture.tracing", "capture.vectorizing"),
+        *(
+            "programs",
+            "digest",
+            "tensors",
+            "composites",
+            "capture",
+            "capture.functions",
+            "capture.graphs",
+            "capture.tracing",
+            "capture.vectorizing",
+        ),
         *("runner", "reductions", "combine", "device", "ops.placeholders", "ops.programs"),
     },
     "pandas": {"frames.pandas"},

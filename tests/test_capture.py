@@ -158,7 +158,7 @@ def named_a(x):
     ExpectFail(
         lambda x: {"a": tf.sparse.from_dense(x)},
         ProgramError,
-        "program: the lambda gives output 'a' as a SparseTensor, but a dense tensor is wanted.",
+        "program: the lambda gives output 'a' as a SparseTensor, but a dense or ragged tensor is wanted.",
         "a sparse tensor",
     ),
     ExpectFail(

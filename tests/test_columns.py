@@ -192,7 +192,8 @@ def test_metadata_comes_back(scalar, dims):
     Expect(with_metadata(pa.list_(pa.float64()), shape=[-1, 2, 3]), Shape([None]), "another rank does not count"),
     Expect(with_metadata(pa.list_(pa.float64(), 3), shape=[-1, 2]), Shape([3]), "what contradicts the type does not count"),
     Expect(with_metadata(pa.list_(pa.list_(pa.float64(), 3)), shape=[-1, 2, -1]), Shape([2, 3]), "what the type lacks is filled in"),
-    Expect(with_metadata(pa.decimal128(3), shape=[-1]), None, "no tensor"),
+    Expect(with_metadata(pa.decimal128(3), shape=[-1]), Shape([]), "decimals"),
+    Expect(with_metadata(pa.month_day_nano_interval(), shape=[-1]), None, "no tensor"),
     Expect(with_metadata(pa.list_(pa.float64())), Shape([None]), "nothing"),
     Expect(pa.field("y", pa.list_(pa.float64()), metadata={"SPARK::metadata::json": "{}"}), Shape([None]), "nothing from Spark"),
 )

@@ -5,13 +5,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pyarrow as pa
-import pytest
 import tensorflow as tf
 from expectations import Expect, ExpectFail, cases, check, check_refused
 
 from tensorframes.columns import Schema, column_from_field
 from tensorframes.errors import ColumnError, DTypeError, ProgramError
-from tensorframes.feeds import Constant, Feed, feed_type, resolve_feeds
+from tensorframes.feeds import Constant, Feed, feed, feed_type, resolve_feeds
 
 STRUCT = pa.struct([("f", pa.list_(pa.float32()))])
 COLUMNS = pa.schema([("x", pa.float64()), ("y", pa.int32()), ("s", STRUCT), ("d", pa.decimal128(5, 2))])
@@ -168,13 +167,16 @@ def test_a_constant_is_frozen():
     ),
 )
 def test_types_of_feeds(case):
-    check(lambda given: str(feed_type("i", SCHEMA[given[0]], rowwise=given[1])), case)
+    check(lambda given: str(feed_type("i", SCHEMA[given[0]], Feed(given[0]), rowwise=given[1])), case)
 
 
-@pytest.mark.xfail(strict=True, reason="tfs.feed(…, dtype=…) comes later, and the hint with it")
 def test_a_decimal_is_refused_with_the_way_out():
-    message = "input 'i' reads column 'd', whose type decimal(5,2) no tensor holds.\n  Pass tfs.feed('d', dtype=\"float64\")."
-    check(lambda name: feed_type("i", SCHEMA[name], rowwise=False), ExpectFail("d", DTypeError, message, ""))
+    message = (
+        "input 'i' reads column 'd', whose type decimal(5,2) no tensor holds.\n"
+        "  Say which number it becomes: feed_dict={'i': tfs.feed('d', dtype='float64')}."
+    )
+    check_refused(lambda: feed_type("i", SCHEMA["d"], Feed("d"), rowwise=False), DTypeError, message)
+    assert str(feed_type("i", SCHEMA["d"], feed("d", dtype="float32"), rowwise=False)) == "float32[?]"
 
 
 def test_a_number_that_is_the_name_of_a_column_is_refused():

@@ -932,7 +932,7 @@ def test_map_rows_is_vectorised() -> None:
         return {"z": tf.reduce_sum(2 * v)}
 
     program = as_program(fetches, wrap(table).schema, rowwise=True)
-    graph = tf.compat.v1.GraphDef.FromString(vectorize(fetches, program, ()).graph)
+    graph = tf.compat.v1.GraphDef.FromString(vectorize(fetches, program, ()).program.graph)
     kinds = {node.op for body in (graph.node, *(function.node_def for function in graph.library.function)) for node in body}
     assert "Sum" in kinds
     assert not kinds & {"While", "StatelessWhile"}
@@ -1120,7 +1120,10 @@ VECTOR_MODEL = tf.function(lambda v: {"z": v}, input_signature=[tf.TensorSpec([N
         {"x": [decimal.Decimal("1.50")]},
         lambda x: {"z": x},
         tfs.DTypeError,
-        "map_blocks: input 'x' reads column 'x', whose type decimal(3,2) no tensor holds.",
+        lines(
+            "map_blocks: input 'x' reads column 'x', whose type decimal(3,2) no tensor holds.",
+            "  Say which number it becomes: feed_dict={'x': tfs.feed('x', dtype='float64')}.",
+        ),
     ),
     ExpectFail(
         "a whole struct",

@@ -18,7 +18,7 @@ from tensorframes.shapes import Shape
 
 def port(name: str, dtype: str, *shape: Any) -> Port:
     """Make a port; ``...`` for a shape of unknown rank."""
-    return Port(name, TensorType(dtype, None if shape == (...,) else Shape(shape)), f"{name}:0")
+    return Port(name, TensorType(dtype, None if shape == (...,) else Shape(shape)), (f"{name}:0",))
 
 
 Z = port("z", "float64", None)

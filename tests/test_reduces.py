@@ -356,8 +356,8 @@ def test_only_some_folded_cells_are_held(held: int, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(fold_room, "_MOST_HELD", held)
     sizes = []
-    stack = fold_room._stack
-    monkeypatch.setattr(fold_room, "_stack", lambda parts: sizes.append(len(parts)) or stack(parts))
+    rows = fold_room.Fold._rows
+    monkeypatch.setattr(fold_room.Fold, "_rows", lambda self, held: sizes.append(len(held)) or rows(self, held))
     frame = as_table({"x": list(range(20))})
     check_value(tfs.reduce_blocks(lambda x: tf.reduce_sum(x, 0), frame, block_rows=1), number(190, "int64"))
     check_value(tfs.reduce_rows(lambda a, b: a + b, frame, block_rows=1), number(190, "int64"))
@@ -403,7 +403,7 @@ def test_shapes_that_blocks_agree_on_need_not_be_known(frame: Flavour) -> None:
         VECTORS,
         lambda v_1, v_2: {"v": tf.concat([v_1, v_2], 0)},
         tfs.ShapeError,
-        "reduce_rows: output 'v' has shape [1, 4] in round 1, but the cells that it is folded from have shape [1, 2].",
+        "reduce_rows: output 'v' has shape [4] in round 1, but the cells that it is folded from have shape [2].",
         verb=tfs.reduce_rows,
         options={"block_rows": 2},
     ),
@@ -482,7 +482,10 @@ def test_a_program_that_changes_shape_when_applied_twice() -> None:
 
 def test_blocks_of_different_shapes_are_not_folded_together() -> None:
     table = pa.table({"v": [[1.0, 2.0], [3.0, 4.0], [5.0], [6.0]]})
-    message = "cells of shapes [1] and [2] cannot be folded together."
+    message = lines(
+        "column 'v' has cells of shapes [1] and [2], which are not folded together.",
+        "  Feed them padded or ragged: tfs.feed('v', pad=0), or ragged=True.",
+    )
     check_refused(
         lambda: tfs.reduce_blocks(lambda v: tf.reduce_sum(v, 0), table, block_rows=2), tfs.ShapeError, f"reduce_blocks: {message}"
     )

@@ -12,8 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from tensorframes.blocks.dense import check_no_nulls, unwrap_list
-from tensorframes.blocks.scalars import RowOf, cast_values, decode_scalars, take_aligned
-from tensorframes.errors import ShapeError
+from tensorframes.blocks.scalars import RowOf, decode_values, take_aligned
+from tensorframes.columns import split_lists
+from tensorframes.errors import NullError, ShapeError
+from tensorframes.feeds import ColumnInput
 from tensorframes.shapes import Shape
 
 
@@ -38,45 +40,52 @@ class Cells:
         return take_aligned(self.values, where).reshape(len(rows), *shape)
 
 
-def decode_cells(array: pa.Array, column: str, cell_shape: Shape, cast: str | None = None, input_name: str = "") -> Cells:
+def decode_cells(array: pa.Array, source: ColumnInput, rows: np.ndarray | None = None) -> Cells:
     """Turn an Arrow array of nested lists into cells.
 
     Args:
         array: the column's cells.
-        column: the column's name, for messages.
-        cell_shape: what is known of the cells' shape; known dimensions are held to.
-        cast: a dtype to cast to.
-        input_name: the input's name, for messages.
+        source: what is known of the cells' shape, which is held to, and the dtype that the input wants.
+        rows: the rows' numbers in their block, for messages; None: all rows, in order.
 
     Raises:
         NullError: there is a null, in a cell or as a cell.
         ShapeError: a cell is not rectangular, or not of the known shape.
         DTypeError: a value does not survive the cast.
     """
-    rows = len(array)
-    shapes = np.zeros((rows, len(cell_shape)), dtype=np.int64)
-    per_row = np.ones(rows, dtype=np.int64)  # how many lists of the present level each row holds
+    column, cell_shape = source.column, source.cell_shape
+    numbers = np.arange(len(array)) if rows is None else rows
+    shapes = np.zeros((len(array), len(cell_shape)), dtype=np.int64)
+    per_row = np.ones(len(array), dtype=np.int64)  # how many lists of the present level each row holds
     for depth, wanted in enumerate(cell_shape):
-        check_no_nulls(array, column, _uneven_rows(per_row) if depth else None)
+        check_no_nulls(array, column, _uneven_rows(per_row, numbers), is_cell=depth == 0)
         lengths, array = unwrap_list(array)
         if isinstance(lengths, int):
             lengths = np.full(int(per_row.sum()), lengths, dtype=np.int64)
-        shapes[:, depth] = _one_length_per_row(lengths, per_row, column, depth)
+        shapes[:, depth] = _one_length_per_row(lengths, per_row, column, depth, numbers)
         if wanted is not None and (shapes[:, depth] != wanted).any():
             row = int(np.argmax(shapes[:, depth] != wanted))
             raise ShapeError(
-                f"column {column!r} wants {wanted} elements at level {depth + 1} but row {row} of the block holds {shapes[row, depth]}."
+                f"column {column!r} wants {wanted} elements at level {depth + 1} but row {numbers[row]} of the block holds "
+                f"{shapes[row, depth]}."
             )
         per_row = per_row * shapes[:, depth]
-    row_of = _uneven_rows(per_row)
-    check_no_nulls(array, column, row_of if cell_shape else None)
-    values = decode_scalars(array, column, row_of)
-    if cast is not None:
-        values = cast_values(values, cast, input_name, column, row_of)
-    return Cells(values, shapes, np.cumsum(per_row) - per_row)
+    row_of = _uneven_rows(per_row, numbers)
+    check_no_nulls(array, column, row_of, is_cell=not cell_shape)
+    return Cells(decode_values(array, source, row_of), shapes, np.cumsum(per_row) - per_row)
 
 
-def _one_length_per_row(lengths: np.ndarray, per_row: np.ndarray, column: str, depth: int) -> np.ndarray:
+def is_rectangular(array: pa.Array) -> bool:
+    """Tell whether each cell of an array of nested lists, none of which is null, is rectangular and without nulls inside."""
+    _, rank = split_lists(array.type)
+    try:
+        decode_cells(array.slice(0, 0) if len(array) == 0 else array, ColumnInput("", "", 0, Shape([None] * len(rank))))
+    except (ShapeError, NullError):
+        return False
+    return True
+
+
+def _one_length_per_row(lengths: np.ndarray, per_row: np.ndarray, column: str, depth: int, numbers: np.ndarray) -> np.ndarray:
     """Return the length that all lists of a row have at one level, 0 for a row without lists there."""
     held = per_row > 0
     common = np.zeros(len(per_row), dtype=np.int64)
@@ -90,20 +99,20 @@ def _one_length_per_row(lengths: np.ndarray, per_row: np.ndarray, column: str, d
     if differs.any():
         first = int(np.argmax(differs))
         raise ShapeError(
-            f"column {column!r} wants rectangular cells, but row {int(np.flatnonzero(held)[first])} of the block holds lists of lengths "
-            f"{int(smallest[first])} and {int(largest[first])} at level {depth + 1}."
+            f"column {column!r} wants rectangular cells, but row {numbers[np.flatnonzero(held)[first]]} of the block holds lists of "
+            f"lengths {int(smallest[first])} and {int(largest[first])} at level {depth + 1}."
         )
     common[held] = smallest
     return common
 
 
-def _uneven_rows(per_row: np.ndarray) -> RowOf:
-    """Return element → row and position in the row."""
+def _uneven_rows(per_row: np.ndarray, numbers: np.ndarray) -> RowOf:
+    """Return element → row and position in the row, where rows hold so many elements and have these numbers."""
     ends = np.cumsum(per_row)
 
     def row_of(element: int) -> tuple[int, int]:
         row = int(np.searchsorted(ends, element, side="right"))
-        return row, element - int(ends[row] - per_row[row])
+        return int(numbers[row]), element - int(ends[row] - per_row[row])
 
     return row_of
 

@@ -7,7 +7,7 @@ buffer of the values where its address allows; encode wraps a flat array into li
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -20,14 +20,20 @@ from tensorframes.shapes import Shape
 
 _MOST_ELEMENTS = 2**31 - 1
 
+Leaves = Callable[[pa.Array, RowOf], np.ndarray]
 
-def decode_dense(array: pa.Array, column: str, cell_shape: Shape) -> np.ndarray:
+
+def decode_dense(
+    array: pa.Array, column: str, cell_shape: Shape, leaves: Leaves | None = None, rows: np.ndarray | None = None
+) -> np.ndarray:
     """Turn an Arrow array into one array of shape ``[rows, *cell]``.
 
     Args:
         array: the column's cells; lists to the depth of the cell's rank. Slices, and null lists over any range of children, are fine.
         column: the column's name, for messages.
         cell_shape: what is known of the cells' shape; known dimensions are held to.
+        leaves: decodes the elements; None: `decode_scalars`.
+        rows: the rows' numbers in their block, for messages; None: all rows, in order.
 
     Returns:
         An array whose address is a multiple of 64 and that shares Arrow's buffer where that already is.
@@ -37,14 +43,15 @@ def decode_dense(array: pa.Array, column: str, cell_shape: Shape) -> np.ndarray:
         ShapeError: cells differ in shape, or from the known one.
     """
     dims = [len(array)]
-    row_of = None
+    row_of = even_rows(1, rows)
     for wanted in cell_shape:
-        check_no_nulls(array, column, row_of)
+        check_no_nulls(array, column, row_of, is_cell=len(dims) == 1)
         lengths, array = unwrap_list(array)
-        dims.append(_common_length(lengths, wanted, column, dims))
-        row_of = even_rows(math.prod(dims[1:]))
-    check_no_nulls(array, column, row_of)
-    return decode_scalars(array, column, row_of or even_rows(1)).reshape(dims)
+        dims.append(common_length(lengths, wanted, column, dims, rows))
+        row_of = even_rows(math.prod(dims[1:]), rows)
+    check_no_nulls(array, column, row_of, is_cell=len(dims) == 1)
+    values = decode_scalars(array, column, row_of) if leaves is None else leaves(array, row_of)
+    return values.reshape(dims)
 
 
 def encode_dense(values: np.ndarray, arrow: pa.DataType, output: str, rows: np.ndarray | None = None) -> pa.Array:
@@ -116,13 +123,14 @@ def scan_shapes(array: pa.Array, rank: int) -> list[tuple[int, int] | None]:
     return found
 
 
-def check_no_nulls(array: pa.Array, column: str, row_of: RowOf | None = None) -> None:
+def check_no_nulls(array: pa.Array, column: str, row_of: RowOf, is_cell: bool) -> None:
     """Raise if an array holds a null.
 
     Args:
         array: cells, or the elements of all cells, end to end.
         column: the column's name, for the message.
-        row_of: where the array holds elements: element → row and position in the row.
+        row_of: element → row and position in the row.
+        is_cell: whether the array holds cells.
 
     Raises:
         NullError: names the column, the number of nulls and the first row (and element) that has one.
@@ -130,14 +138,30 @@ def check_no_nulls(array: pa.Array, column: str, row_of: RowOf | None = None) ->
     if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
         array = array.dictionary_decode()  # the indices are valid, what they point at is not
     if array.null_count:
-        first = pc.index(array.is_null(), True).as_py()
-        where = f"row {first}" if row_of is None else "element {1} of row {0}".format(*row_of(first))
-        held = "1 null, at" if array.null_count == 1 else f"{array.null_count} nulls, the first at"
-        raise NullError(f"column {column!r} holds {held} {where} of the block, where no null may be.")
+        raise null_error(array.null_count, pc.index(array.is_null(), True).as_py(), column, row_of, is_cell)
 
 
-def _common_length(lengths: np.ndarray | int, wanted: int | None, column: str, dims: Sequence[int]) -> int:
-    """Return the length that all lists of a level have, or raise naming the two that differ."""
+def null_error(count: int, first: int, column: str, row_of: RowOf, is_cell: bool) -> NullError:
+    """Return the error about so many nulls, the first of which is this cell or element."""
+    row, element = row_of(first)
+    where = f"row {row}" if is_cell else f"element {element} of row {row}"
+    held = "1 null, at" if count == 1 else f"{count} nulls, the first at"
+    return NullError(f"column {column!r} holds {held} {where} of the block, where no null may be.")
+
+
+def common_length(lengths: np.ndarray | int, wanted: int | None, column: str, dims: Sequence[int], rows: np.ndarray | None = None) -> int:
+    """Return the length that all lists of a level have.
+
+    Args:
+        lengths: their lengths, or the one of a fixed-size list.
+        wanted: the length that is known.
+        column: the column's name, for messages.
+        dims: the dimensions before this one, the rows first.
+        rows: the rows' numbers in their block, for messages.
+
+    Raises:
+        ShapeError: names the two that differ.
+    """
     if isinstance(lengths, int):
         lengths = np.array([lengths])
     if len(lengths) == 0:
@@ -149,10 +173,12 @@ def _common_length(lengths: np.ndarray | int, wanted: int | None, column: str, d
     first = int(np.argmax(differs))
     per_row = math.prod(dims[1:])
     row, held = first // per_row, int(lengths[first])
+    row, zeroth = (row, 0) if rows is None else (int(rows[row]), int(rows[0]))
     if wanted is not None:
         raise ShapeError(f"column {column!r} wants {wanted} elements at level {len(dims)} but row {row} of the block holds {held}.")
     raise ShapeError(
-        f"column {column!r} is no dense block: at level {len(dims)}, row 0 of the block holds {common} elements and row {row} holds {held}."
+        f"column {column!r} is no dense block: at level {len(dims)}, row {zeroth} of the block holds {common} elements and row {row} holds "
+        f"{held}."
     )
 
 

@@ -22,10 +22,12 @@ class Groups:
     Attributes:
         codes: for each row the number of its group, counted from 0 without gaps.
         keys: for each group the values of its keys.
+        first: for each group its first row.
     """
 
     codes: np.ndarray
     keys: list[pa.Array]
+    first: np.ndarray
 
     @property
     def count(self) -> int:
@@ -48,11 +50,13 @@ def group_rows(keys: Sequence[pa.Array]) -> Groups:
         codes, count = codes * most + more, count * most
     first, codes = _first_rows(codes)
     rows = pa.array(first)
-    return Groups(codes, [key.take(rows) for key in keys])
+    return Groups(codes, [key.take(rows) for key in keys], first)
 
 
 def can_group(arrow: pa.DataType) -> bool:
     """Tell whether a type can be a key: scalars, and structs of them."""
+    if pa.types.is_dictionary(arrow):
+        return can_group(arrow.value_type) and not pa.types.is_struct(arrow.value_type)
     if pa.types.is_struct(arrow):
         return all(can_group(arrow.field(i).type) for i in range(arrow.num_fields))
     return not pa.types.is_nested(arrow) and not isinstance(arrow, pa.BaseExtensionType)

@@ -49,6 +49,21 @@ def join_small(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield _concat(waiting)
 
 
+def join_within(batches: Iterable[pa.RecordBatch], rows: int, nbytes: int) -> Iterator[pa.RecordBatch]:
+    """Cut and join batches to blocks of so many rows, or fewer where these would be more than so many bytes; empty ones are dropped."""
+    waiting: list[pa.RecordBatch] = []
+    held_rows = held = 0
+    for batch in batches:
+        for part in _cut(batch, min(rows, _rows_within(batch, nbytes))):
+            if waiting and (held_rows + part.num_rows > rows or held + part.nbytes > nbytes):
+                yield _concat(waiting)
+                waiting, held_rows, held = [], 0, 0
+            waiting.append(part)
+            held_rows, held = held_rows + part.num_rows, held + part.nbytes
+    if waiting:
+        yield _concat(waiting)
+
+
 def _rows_within(batch: pa.RecordBatch, nbytes: int) -> int:
     per_row = batch.nbytes / max(batch.num_rows, 1)
     rows = int(nbytes / per_row) if per_row else batch.num_rows
@@ -76,4 +91,13 @@ def _join_rows(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Reco
 
 
 def _concat(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    if len(batches) == 1:
+        return batches[0]
+    if any(pa.types.is_dictionary(field.type) for field in batches[0].schema):
+        batches = [_without_dictionaries(batch) for batch in batches]  # together they may have more values than their indices can count
+    return pa.concat_batches(batches)
+
+
+def _without_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:
+    columns = [column.dictionary_decode() if pa.types.is_dictionary(column.type) else column for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, batch.schema.names)

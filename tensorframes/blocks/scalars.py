@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tensorframes.dtypes import BY_NAME, dtype_of_arrow, is_text
 from tensorframes.errors import DTypeError, ShapeError
+from tensorframes.feeds import ColumnInput
 
 ALIGNMENT = 64
 _MOST_BYTES = 2**31 - 1
@@ -96,6 +99,84 @@ def encode_scalars(values: np.ndarray, arrow: pa.DataType, output: str, row_of: 
     return array.cast(arrow)
 
 
+def decode_values(array: pa.Array, source: ColumnInput, row_of: RowOf) -> np.ndarray:
+    """Turn a flat Arrow array without nulls into an aligned NumPy array of the dtype that an input wants.
+
+    Raises:
+        DTypeError: a value does not fit; names it and its row.
+    """
+    wanted = source.narrowed
+    is_decimal = pa.types.is_decimal(array.type)
+    values = _decode_decimals(array, source, row_of) if is_decimal else decode_scalars(array, source.column, row_of)
+    if wanted is not None and (values.dtype != BY_NAME[wanted].numpy or wanted == "bfloat16"):
+        cast, lost = narrow_values(values, wanted)
+        if lost.any():
+            first = int(np.argmax(lost))
+            raise _misfit(source.name, source.column, wanted, values[first], row_of(first)[0])
+        values = align(cast)
+    return values if source.cast is None else cast_values(values, source.cast, source.name, source.column, row_of)
+
+
+def _decode_decimals(array: pa.Array, source: ColumnInput, row_of: RowOf) -> np.ndarray:
+    """Turn decimals into the integers that they are, or into the nearest 64-bit floats."""
+    assert source.narrowed is not None
+    kind = np.dtype(BY_NAME[source.narrowed].numpy).kind
+    if kind in "iu" and source.narrowed != "bfloat16":
+        whole = pa.uint64() if kind == "u" else pa.int64()
+        try:
+            return decode_scalars(array.cast(whole), source.column, row_of)
+        except pa.ArrowInvalid as error:
+            back = array.cast(whole, safe=False).cast(pa.decimal256(40, 0)).cast(pa.decimal256(76, max(array.type.scale, 0)))
+            lost = pc.not_equal(back, array.cast(back.type))
+            first = pc.index(lost, True).as_py()
+            raise _misfit(source.name, source.column, source.narrowed, array[first].as_py(), row_of(first)[0]) from error
+    # By way of text, which Arrow reads to the nearest float; its own cast of decimals is off by one place in the last digit.
+    return decode_scalars(array.cast(pa.string()).cast(pa.float64()), source.column, row_of)
+
+
+def narrow_values(values: np.ndarray, dtype: str) -> tuple[np.ndarray, np.ndarray]:
+    """Cast values to any dtype of numbers or booleans.
+
+    Returns:
+        The cast values, in the dtype's storage, and which of them did not fit: too large, or NaN or a fraction for an integer. A float
+        is rounded to the nearest one.
+
+    Raises:
+        TypeError: the values are neither numbers nor booleans, or complex for a real dtype.
+    """
+    storage = np.dtype(ml_dtypes.bfloat16) if dtype == "bfloat16" else BY_NAME[dtype].numpy
+    if values.dtype.kind not in "biufc" or (values.dtype.kind == "c" and storage.kind != "c"):
+        raise TypeError(f"{values.dtype} is not cast to {dtype}")
+    with np.errstate(all="ignore"):
+        cast = values.astype(storage)
+        if storage.kind == "b":
+            lost = (values != 0) & (values != 1)
+        elif storage.kind in "iu":
+            limits = np.iinfo(storage)
+            if values.dtype.kind == "f":  # the bounds are powers of two, which every float holds
+                fits = (values >= float(limits.min)) & (values < float(limits.max + 1)) & (values == np.trunc(values))
+            elif values.dtype.kind == "b":
+                fits = np.ones(values.shape, dtype=bool)
+            else:
+                held = np.iinfo(values.dtype)
+                fits = (values >= max(limits.min, held.min)) & (values <= min(limits.max, held.max))
+            lost = ~fits
+        else:
+            lost = ~np.isfinite(cast) & np.isfinite(values)
+    return cast.view(np.uint16) if dtype == "bfloat16" else cast, np.asarray(lost)
+
+
+def stored(value: Any, dtype: str) -> Any:
+    """Return a number, boolean or bytes that fits a dtype as an element of its storage."""
+    return value if dtype == "string" else narrow_values(np.asarray(value), dtype)[0][()]
+
+
+def _misfit(input_name: str, column: str, dtype: str, value: Any, row: int) -> DTypeError:
+    return DTypeError(
+        f"input {input_name!r} wants {dtype} but column {column!r} holds {value} in row {row} of the block, which {dtype} cannot hold."
+    )
+
+
 def cast_values(values: np.ndarray, dtype: str, input_name: str, column: str, row_of: RowOf) -> np.ndarray:
     """Cast values to the dtype that a program declares, checking that no finite value becomes infinite.
 
@@ -109,10 +190,7 @@ def cast_values(values: np.ndarray, dtype: str, input_name: str, column: str, ro
         lost = np.isinf(cast) & np.isfinite(values)
         if lost.any():
             first = int(np.argmax(lost))
-            raise DTypeError(
-                f"input {input_name!r} wants {dtype} but column {column!r} holds {values.reshape(-1)[first]} in row {row_of(first)[0]} "
-                f"of the block, which {dtype} cannot hold."
-            )
+            raise _misfit(input_name, column, dtype, values.reshape(-1)[first], row_of(first)[0])
     return cast
 
 

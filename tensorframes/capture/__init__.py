@@ -6,7 +6,7 @@ doors give the same results.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,8 +16,9 @@ from tensorframes.capture.functions import as_function_fetch, is_function
 from tensorframes.capture.graphs import as_graph_fetch, find_tensor, is_graph_tensor, output_name
 from tensorframes.capture.tracing import Fetch, name_outputs, single_output, trace
 from tensorframes.columns import Schema, TensorType
+from tensorframes.composites import SPECS, spec_of, split, type_of
 from tensorframes.errors import ProgramError
-from tensorframes.feeds import Constant, Feed, Naming, feed_type, map_names, resolve_feeds
+from tensorframes.feeds import Constant, Mask, Naming, declared_layout, feed_type, map_names, parse_feed_dict, resolve_feeds
 from tensorframes.programs import GraphFunction, Program
 
 
@@ -29,8 +30,9 @@ def as_program(
     rowwise: bool = False,
     initial_variables: bool = True,
     session: Any = None,
-    signature: Mapping[str, tf.TensorSpec] | None = None,
+    signature: Mapping[str, Any] | None = None,
     binary: Sequence[str] = (),
+    vector: Sequence[str] = (),
     naming: Naming = map_names,
     bare_by_input: str | None = None,
 ) -> Program:
@@ -46,6 +48,7 @@ def as_program(
         session: the v1 session that holds the values of v1 variables.
         signature: input name → type.
         binary: string outputs that are bytes.
+        vector: outputs that become vectors or matrices of Spark ML.
         naming: the verb's convention for what feeds an input.
         bare_by_input: name one bare output after the one input that a column feeds, less this suffix.
 
@@ -55,23 +58,33 @@ def as_program(
         DTypeError: no tensor holds a column's type.
     """
     if isinstance(fetches, Program):
-        _check_binary(fetches, binary)
-        return replace(fetches, binary=fetches.binary | frozenset(binary))
+        return _with_columns(fetches, binary, vector)
     if signature is not None and not isinstance(signature, Mapping):
         raise ProgramError(f"signature is a {type(signature).__name__}, but a dict {{input: tf.TensorSpec}} is wanted.")
-    fetch = as_fetch(fetches, session, initial_variables)
+
+    def named(fetch: Fetch) -> Fetch:
+        columns = _column_inputs(fetch, feed_dict)
+        if bare_by_input is None or len(columns) != 1:
+            return fetch
+        return replace(fetch, bare_name=columns[0].removesuffix(bare_by_input))
+
+    fetch = as_fetch(fetches, session, initial_variables, named)
     required = [name for name in fetch.inputs if name not in fetch.optional]
     feeds = feed_dict if schema is None else naming(required, feed_dict, schema)
-    if bare_by_input is not None and schema is not None:
-        sources = resolve_feeds(fetch.inputs, fetch.optional, feeds, schema)
-        columns = [name for name, source in sources.items() if isinstance(source, Feed)]
-        if len(columns) == 1:
-            fetch = replace(fetch, bare_name=columns[0].removesuffix(bare_by_input))
-    return trace(fetch, _specs(fetch, schema, feeds, signature or {}, rowwise), binary)
+    return _with_columns(trace(fetch, _specs(fetch, schema, feeds, signature or {}, rowwise)), binary, vector)
 
 
-def as_fetch(fetches: Any, session: Any, initial_variables: bool) -> Fetch:
-    """Find the door for some fetches.
+def _column_inputs(fetch: Fetch, feed_dict: Any) -> list[str]:
+    """Return the inputs of a fetch that columns feed, as far as names tell."""
+    given = parse_feed_dict(feed_dict)
+    named = given if isinstance(given, dict) else dict(zip(fetch.inputs, given, strict=False))
+    masks = {f"{name}_mask" for name in fetch.inputs}
+    wanted = [name for name in fetch.inputs if name not in masks and (name in named or name not in fetch.optional)]
+    return [name for name in wanted if not isinstance(named.get(name), Constant)]
+
+
+def as_fetch(fetches: Any, session: Any, initial_variables: bool, named: Callable[[Fetch], Fetch] = lambda fetch: fetch) -> Fetch:
+    """Find the door for some fetches; `named` says how one bare output of each is called.
 
     Raises:
         ProgramError: there is none.
@@ -88,9 +101,9 @@ def as_fetch(fetches: Any, session: Any, initial_variables: bool) -> Fetch:
         _check_distinct([output_name(tensor) for tensor in tensors])
         return as_graph_fetch({output_name(tensor): tensor for tensor in tensors}, "list", session, initial_variables)
     if isinstance(fetches, list | tuple) and fetches:
-        return _list_fetch(fetches, session, initial_variables)
+        return _list_fetch([as_fetch(fetch, session, initial_variables, named) for fetch in fetches])
     if is_function(fetches) and not isinstance(fetches, type):
-        return as_function_fetch(fetches)
+        return named(as_function_fetch(fetches))
     kind = "an eager tensor, which is a value and no computation" if isinstance(fetches, tf.Tensor) else f"a {type(fetches).__name__}"
     raise ProgramError(
         f"the fetches are {kind}; wanted is a function, a tf.function, a ConcreteFunction, a v1 tensor or its name, a Program, "
@@ -98,9 +111,7 @@ def as_fetch(fetches: Any, session: Any, initial_variables: bool) -> Fetch:
     )
 
 
-def _specs(
-    fetch: Fetch, schema: Schema | None, feed_dict: Any, signature: Mapping[str, tf.TensorSpec], rowwise: bool
-) -> dict[str, tf.TensorSpec]:
+def _specs(fetch: Fetch, schema: Schema | None, feed_dict: Any, signature: Mapping[str, Any], rowwise: bool) -> dict[str, TensorType]:
     """Find the type of each input: the signature's, the fetch's own, or the column's or constant's that feeds it."""
     for name, spec in signature.items():
         if name not in fetch.inputs:
@@ -108,9 +119,9 @@ def _specs(
                 f"signature names an input {name!r} that the program does not have.",
                 facts={"inputs": list(fetch.inputs)},
             )
-        if not isinstance(spec, tf.TensorSpec):
+        if not isinstance(spec, SPECS):
             raise ProgramError(f"signature gives input {name!r} a {type(spec).__name__}, but a tf.TensorSpec is wanted.")
-    declared = {**fetch.declared, **signature}
+    declared: dict[str, TensorType] = {name: type_of(spec) for name, spec in {**fetch.declared, **signature}.items()}
     if schema is None:
         wanted = [name for name in fetch.inputs if name in signature or name not in fetch.optional]
         for name in wanted:
@@ -119,38 +130,45 @@ def _specs(
                     f"{fetch.label} says nothing of the type of input {name!r}.",
                     hint=f"Pass a frame, or signature={{{name!r}: tf.TensorSpec(shape, dtype)}}.",
                 )
-        return {name: _unnamed(declared[name]) for name in wanted}
+        return {name: declared[name] for name in wanted}
     sources = resolve_feeds(fetch.inputs, fetch.optional, feed_dict, schema)
-    specs = {}
+    types: dict[str, TensorType] = {}
     for name, source in sources.items():
-        spec = declared.get(name)
-        if spec is None or (fetch.narrows and name not in signature):
-            held = source.type if isinstance(source, Constant) else feed_type(name, schema[source.column], rowwise=rowwise)
-            spec = _narrow(spec, held)
-        specs[name] = _unnamed(spec)
-    return specs
+        if isinstance(source, Mask):
+            continue
+        kind = declared.get(name)
+        if kind is None or (fetch.narrows and name not in signature):
+            if isinstance(source, Constant):
+                held = source.type
+            else:
+                feed = source if kind is None else declared_layout(source, kind)
+                held = feed_type(name, schema[source.column], feed, rowwise=rowwise)
+            kind = _narrow(kind, held)
+        types[name] = kind
+    for name, source in sources.items():
+        if isinstance(source, Mask):
+            types[name] = declared.get(name) or replace(types[source.of], dtype="bool")
+    return {name: types[name] for name in sources}
 
 
-def _narrow(spec: tf.TensorSpec | None, held: TensorType) -> tf.TensorSpec:
-    if spec is None:
-        return tf.TensorSpec(held.shape, held.dtype)
-    if spec.shape.is_compatible_with(held.shape):
-        return tf.TensorSpec(spec.shape.merge_with(held.shape), spec.dtype)
-    return spec
-
-
-def _unnamed(spec: tf.TensorSpec) -> tf.TensorSpec:
-    """Drop a spec's name: an input is known by its place, so that names which TensorFlow would refuse are fine."""
-    return tf.TensorSpec(spec.shape, spec.dtype)
+def _narrow(declared: TensorType | None, held: TensorType) -> TensorType:
+    if declared is None:
+        return held
+    if declared.shape is None:
+        return replace(declared, shape=held.shape)
+    if held.shape is not None and declared.shape.accepts(held.shape):
+        return replace(declared, shape=declared.shape.narrow(held.shape))
+    return declared
 
 
 def _program_fetch(program: Program) -> Fetch:
     function = GraphFunction(program)
 
-    def call(feeds: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        return dict(zip(program.outputs, function(*(feeds[name] for name in program.inputs)), strict=True))
+    def call(feeds: dict[str, Any]) -> dict[str, Any]:
+        parts = function(*(part for name in program.inputs for part in split(feeds[name])))
+        return dict(zip(program.outputs, program.join_outputs(parts), strict=True))
 
-    declared = {name: tf.TensorSpec(kind.shape, kind.dtype) for name, kind in program.inputs.items()}
+    declared = {name: spec_of(kind) for name, kind in program.inputs.items()}
     return Fetch(str(program), tuple(program.inputs), call, declared=declared, is_opaque=function.has_functions)
 
 
@@ -163,17 +181,16 @@ def _dict_fetch(fetches: Mapping[str, Any], session: Any, initial_variables: boo
         return as_graph_fetch(tensors, "dict", session, initial_variables)
     parts = {name: as_fetch(fetch, session, initial_variables) for name, fetch in fetches.items()}
 
-    def call(feeds: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    def call(feeds: dict[str, Any]) -> dict[str, Any]:
         return {name: single_output(name, part.call(_only(feeds, part)), part.label) for name, part in parts.items()}
 
     return _join(list(parts.values()), call, "dict")
 
 
-def _list_fetch(fetches: Sequence[Any], session: Any, initial_variables: bool) -> Fetch:
+def _list_fetch(parts: Sequence[Fetch]) -> Fetch:
     """Join fetches, each with the names that it gives its own outputs."""
-    parts = [as_fetch(fetch, session, initial_variables) for fetch in fetches]
 
-    def call(feeds: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    def call(feeds: dict[str, Any]) -> dict[str, Any]:
         named = [name_outputs(part.call(_only(feeds, part)), part.bare_name, part.label)[1] for part in parts]
         _check_distinct([name for outputs in named for name in outputs])
         return {name: tensor for outputs in named for name, tensor in outputs.items()}
@@ -183,13 +200,14 @@ def _list_fetch(fetches: Sequence[Any], session: Any, initial_variables: bool) -
 
 def _join(parts: Sequence[Fetch], call: Any, structure: str) -> Fetch:
     inputs = tuple(dict.fromkeys(name for part in parts for name in part.inputs))
-    declared: dict[str, tf.TensorSpec] = {}
+    declared: dict[str, Any] = {}
     for part in parts:
         for name, spec in part.declared.items():
             held = declared.setdefault(name, spec)
-            if held.dtype != spec.dtype or not held.shape.is_compatible_with(spec.shape):
+            if type(held) is not type(spec) or held.dtype != spec.dtype or not held.shape.is_compatible_with(spec.shape):
                 raise ProgramError(f"the fetches declare input {name!r} as {held} and as {spec}.")
-            declared[name] = tf.TensorSpec(held.shape.merge_with(spec.shape), held.dtype)
+            if isinstance(spec, tf.TensorSpec):
+                declared[name] = tf.TensorSpec(held.shape.merge_with(spec.shape), held.dtype)
     required = {name for part in parts for name in part.inputs if name not in part.optional}
     return Fetch(
         "the fetches",
@@ -203,7 +221,7 @@ def _join(parts: Sequence[Fetch], call: Any, structure: str) -> Fetch:
     )
 
 
-def _only(feeds: dict[str, tf.Tensor], part: Fetch) -> dict[str, tf.Tensor]:
+def _only(feeds: dict[str, Any], part: Fetch) -> dict[str, Any]:
     return {name: tensor for name, tensor in feeds.items() if name in part.inputs}
 
 
@@ -213,10 +231,13 @@ def _check_distinct(names: Sequence[str]) -> None:
         raise ProgramError(f"the fetches name several outputs {twice[0]!r}.", hint="Name them by a dict: {'name': fetch, …}.")
 
 
-def _check_binary(program: Program, binary: Sequence[str]) -> None:
-    unknown = sorted(set(binary) - program.outputs.keys())
-    if unknown:
-        raise ProgramError(
-            f"binary= names outputs that the program does not have: {unknown}.",
-            facts={"outputs": list(program.outputs)},
-        )
+def _with_columns(program: Program, binary: Sequence[str], vector: Sequence[str]) -> Program:
+    """Return the program with what is said of the columns that its outputs become."""
+    for option, names in (("binary", binary), ("vector", vector)):
+        unknown = sorted(set(names) - program.outputs.keys())
+        if unknown:
+            raise ProgramError(
+                f"{option}= names outputs that the program does not have: {unknown}.",
+                facts={"outputs": list(program.outputs)},
+            )
+    return replace(program, binary=program.binary | frozenset(binary), vector=program.vector | frozenset(vector))

@@ -10,6 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from tensorframes.capture.tracing import Fetch
+from tensorframes.composites import SPECS, conform
 from tensorframes.errors import ProgramError
 
 _CONCRETE = tf.types.experimental.ConcreteFunction
@@ -77,12 +78,12 @@ def _callable(call: Callable[..., Any], function: Callable[..., Any]) -> Fetch:
     )
 
 
-def _annotations(function: Callable[..., Any]) -> dict[str, tf.TensorSpec]:
+def _annotations(function: Callable[..., Any]) -> dict[str, Any]:
     try:
         annotations = inspect.get_annotations(function, eval_str=True)
     except Exception:  # an annotation that cannot be read, or an object that has none, declares nothing
         return {}
-    return {name: spec for name, spec in annotations.items() if isinstance(spec, tf.TensorSpec) and name != "return"}
+    return {name: spec for name, spec in annotations.items() if isinstance(spec, SPECS) and name != "return"}
 
 
 def _concrete(function: Any) -> Fetch:
@@ -90,13 +91,17 @@ def _concrete(function: Any) -> Fetch:
     declared = {}
     for name, parameter in function.function_type.parameters.items():
         spec = parameter.type_constraint
-        if isinstance(spec, tf.TensorSpec):
+        if isinstance(spec, SPECS):
             declared[name] = spec
         elif not parameter.optional and type(spec).__name__ != "Literal":  # a Python value that the function was traced for
-            raise ProgramError(f"{label} has an input {name!r} of type {spec}, but a dense tensor is wanted.")
+            raise ProgramError(f"{label} has an input {name!r} of type {spec}, but a tensor is wanted.")
     name = function.graph.name.removeprefix("__inference_")
     bare = "output" if "lambda" in name else name.rstrip("0123456789").rstrip("_") if name != function.graph.name else name
-    return Fetch(label, tuple(declared), lambda feeds: function(**feeds), bare, declared=declared)
+
+    def call(feeds: dict[str, Any]) -> Any:
+        return function(**{name: conform(value, declared[name]) for name, value in feeds.items()})
+
+    return Fetch(label, tuple(declared), call, bare, declared=declared)
 
 
 def _label(function: Any) -> str:

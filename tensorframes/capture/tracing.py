@@ -6,12 +6,14 @@ tensors. Tracing that call gives the program, and here its outputs get their nam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import tensorflow as tf
 
+from tensorframes.columns import TensorType
+from tensorframes.composites import join, part_specs, split, type_of
 from tensorframes.errors import ProgramError, TensorFramesError
 from tensorframes.programs import Program, freeze
 from tensorframes.tensors import eagerly
@@ -24,7 +26,7 @@ class Fetch:
     Attributes:
         label: how messages call it.
         inputs: names of the inputs, in order.
-        call: takes input name → symbolic tensor, gives what the user's function gives.
+        call: takes input name → symbolic tensor, dense, ragged or sparse, gives what the user's function gives.
         bare_name: the name of the output where `call` gives one bare tensor.
         optional: inputs with a default, fed only when asked for.
         declared: the types that the fetch itself declares.
@@ -35,53 +37,52 @@ class Fetch:
 
     label: str
     inputs: tuple[str, ...]
-    call: Callable[[dict[str, tf.Tensor]], Any]
+    call: Callable[[dict[str, Any]], Any]
     bare_name: str = "output"
     optional: frozenset[str] = frozenset()
-    declared: Mapping[str, tf.TensorSpec] = field(default_factory=dict)
+    declared: Mapping[str, Any] = field(default_factory=dict)
     narrows: bool = False
     structure: str | None = None
     is_opaque: bool = False
 
 
-def trace(fetch: Fetch, specs: Mapping[str, tf.TensorSpec], binary: Sequence[str] = ()) -> Program:
+def trace(fetch: Fetch, inputs: Mapping[str, TensorType]) -> Program:
     """Trace a fetch over inputs of the given types, in their order.
 
     Raises:
         ProgramError: the function fails while it is traced, or gives something that is no tensor.
     """
-    names: list[str] = []
+    given: dict[str, TensorType] = {}
     structure: list[str] = []
 
-    def traced(*inputs: tf.Tensor) -> list[tf.Tensor]:
-        result = fetch.call(dict(zip(specs, inputs, strict=True)))
-        kind, outputs = name_outputs(result, fetch.bare_name, fetch.label)
+    def traced(*parts: tf.Tensor) -> list[tf.Tensor]:
+        waiting = iter(parts)
+        fed = {name: join(kind, [next(waiting) for _ in part_specs(kind)]) for name, kind in inputs.items()}
+        kind, outputs = name_outputs(fetch.call(fed), fetch.bare_name, fetch.label)
         structure.append(fetch.structure or kind)
-        names.extend(outputs)
+        given.update({name: type_of(tensor) for name, tensor in outputs.items()})
         # An output that is an input, or twice the same tensor, needs a name of its own in the graph.
-        return [tf.identity(tensor) for tensor in outputs.values()]
+        return [tf.identity(part) for tensor in outputs.values() for part in split(tensor)]
 
+    specs = [spec for kind in inputs.values() for spec in part_specs(kind)]
     with eagerly():
         try:
-            concrete = tf.function(traced, autograph=False).get_concrete_function(*specs.values())
+            concrete = tf.function(traced, autograph=False).get_concrete_function(*specs)
         except TensorFramesError:
             raise
         except Exception as error:
             raise ProgramError(f"{fetch.label} cannot be traced: {type(error).__name__}: {str(error).strip()}") from error
-        unknown = sorted(set(binary) - set(names))
-        if unknown:
-            raise ProgramError(f"binary= names outputs that the program does not have: {unknown}.", facts={"outputs": names})
-        return freeze(concrete, list(specs), names, structure=structure[0], binary=binary)
+        return freeze(concrete, inputs, given, structure=structure[0])
 
 
-def name_outputs(result: Any, bare_name: str, label: str) -> tuple[str, dict[str, tf.Tensor]]:
+def name_outputs(result: Any, bare_name: str, label: str) -> tuple[str, dict[str, Any]]:
     """Name what a function gave: a dict's keys, a NamedTuple's fields, ``output_0``… of a list, the bare name of one tensor.
 
     Returns:
         The structure ("bare", "list" or "dict") and the named tensors, in order.
 
     Raises:
-        ProgramError: an output is no dense tensor, or there is none.
+        ProgramError: an output is no dense or ragged tensor, or there is none.
     """
     if isinstance(result, Mapping):
         structure, outputs = "dict", dict(result)
@@ -93,10 +94,10 @@ def name_outputs(result: Any, bare_name: str, label: str) -> tuple[str, dict[str
         structure, outputs = "bare", {bare_name: result}
     if not outputs:
         raise ProgramError(f"{label} gives no output.")
-    return structure, {_text(name, label): _dense(name, value, label) for name, value in outputs.items()}
+    return structure, {_text(name, label): _as_output(name, value, label) for name, value in outputs.items()}
 
 
-def single_output(name: str, result: Any, label: str) -> tf.Tensor:
+def single_output(name: str, result: Any, label: str) -> Any:
     """Return the one tensor that a fetch inside a dict gives, under the dict's own name for it.
 
     Raises:
@@ -114,9 +115,11 @@ def _text(name: Any, label: str) -> str:
     return name
 
 
-def _dense(name: Any, value: Any, label: str) -> tf.Tensor:
-    if isinstance(value, tf.SparseTensor | tf.RaggedTensor | tf.IndexedSlices):
-        raise ProgramError(f"{label} gives output {name!r} as a {type(value).__name__}, but a dense tensor is wanted.")
+def _as_output(name: Any, value: Any, label: str) -> Any:
+    if isinstance(value, tf.RaggedTensor):
+        return value
+    if isinstance(value, tf.SparseTensor | tf.IndexedSlices):
+        raise ProgramError(f"{label} gives output {name!r} as a {type(value).__name__}, but a dense or ragged tensor is wanted.")
     if value is None or isinstance(value, Mapping | tuple):
         raise ProgramError(f"{label} gives output {name!r} as a {type(value).__name__}, but a tensor is wanted.")
     try:

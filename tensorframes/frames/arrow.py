@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ from tensorframes.frames.base import (
     Task,
     arrow_schema,
     check_key,
+    first_rows,
     pick,
     positional_names,
     shaped_fields,
@@ -214,16 +216,23 @@ class ArrowGrouped(AbstractGrouped):
 
     def __init__(self, frame: AbstractFrame, keys: Sequence[Path], columns: Sequence[Column]) -> None:
         """Keep the frame and the paths to its keys."""
-        self.frame, self.keys, self._paths = frame, tuple(columns), tuple(keys)
+        self.frame, self.keys, self._paths = frame, tuple(map(_with_wide_indices, columns)), tuple(keys)
 
     def aggregate(self, reads: Sequence[Path], outputs: Sequence[Column], combine: Folding, again: Folding) -> Any:
         """Fold the one partition that a local frame is."""
         rows = self.frame.fold([*self._paths, *reads], [*self.keys, *outputs], lambda batches: again(combine(batches)))
         table = rows.cast(arrow_schema([*self.keys, *outputs]))
         if isinstance(self.frame, AbstractMemoryFrame):
-            keys = {column.name: path for column, path in zip(self.keys, self._paths, strict=True)}
-            return self.frame.with_key_types(self.frame.from_table(table), keys)
+            first = first_rows([self.frame.column(path) for path in self._paths])
+            return self.frame.with_keys(self.frame.from_table(table), [column.name for column in self.keys], self._paths, first)
         return table.to_reader()
+
+
+def _with_wide_indices(key: Column) -> Column:
+    """Let a dictionary hold all values of all its chunks."""
+    if not pa.types.is_dictionary(key.arrow):
+        return key
+    return replace(key, arrow=pa.dictionary(pa.int32(), key.arrow.value_type, key.arrow.ordered))
 
 
 def group_columns(frame: AbstractFrame, by: Sequence[str]) -> AbstractGrouped:

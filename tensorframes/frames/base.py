@@ -10,10 +10,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tensorframes.blocks.groups import can_group
+from tensorframes.blocks.groups import can_group, group_rows, normalized
 from tensorframes.columns import Column, Schema, field_with_metadata, plain_schema
 from tensorframes.errors import DTypeError
 
@@ -135,13 +136,18 @@ class AbstractMemoryFrame(AbstractFrame):
     def from_table(self, outputs: pa.Table) -> Any:
         """Return a native frame of these columns."""
 
-    def with_key_types(self, native: Any, keys: Mapping[str, Path]) -> Any:
-        """Return a native frame whose first columns, name → what it came from, have the very types of this frame's columns."""
+    def with_keys(self, native: Any, names: Sequence[str], keys: Sequence[Path], rows: np.ndarray) -> Any:
+        """Return a native frame whose first columns are these rows of this frame's columns, in the very types that they have here."""
         return native
 
     def _compute(self, reads: Sequence[Path], outputs: Sequence[Column], function: BlockFunction) -> pa.Table:
         source = _as_table([self.column(path) for path in reads])
         return pa.Table.from_batches(function(source.to_batches()), arrow_schema(outputs)).replace_schema_metadata(None)
+
+
+def first_rows(keys: Sequence[pa.ChunkedArray]) -> np.ndarray:
+    """Return the first row of each group that rows with these keys form, in the order in which a combine gives groups."""
+    return group_rows([_one_array(key) for key in keys]).first
 
 
 def check_key(column: Column) -> Column:
@@ -183,3 +189,8 @@ def shaped_fields(schema: pa.Schema, columns: Sequence[Column]) -> pa.Schema:
 
 def _as_table(columns: Sequence[pa.ChunkedArray]) -> pa.Table:
     return pa.table(list(columns), names=positional_names(len(columns)))
+
+
+def _one_array(key: pa.ChunkedArray) -> pa.Array:
+    chunks = [normalized(chunk) for chunk in key.chunks]
+    return pa.concat_arrays(chunks) if chunks else pa.array([], key.type)

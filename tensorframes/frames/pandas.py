@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pandas.api.typing import DataFrameGroupBy
 
-from tensorframes.blocks.cells import encode_cells
+from tensorframes.blocks.cells import encode_cells, is_rectangular
 from tensorframes.blocks.dense import unwrap_list
 from tensorframes.columns import SHAPE_KEY, Column, Schema, column_from_field, metadata_of, plain_schema
 from tensorframes.frames.base import AbstractGrouped, AbstractMemoryFrame, Folding, Path, arrow_schema, positional_names
@@ -33,7 +33,8 @@ class PandasFrame(AbstractMemoryFrame):
         names = [str(label) for label in native.columns]
         arrays = [_to_arrow(native.iloc[:, position]) for position in range(len(names))]
         shapes = native.attrs.get(SHAPE_KEY, {})
-        self.schema = Schema(tuple(_column(name, array, shapes) for name, array in zip(names, arrays, strict=True)))
+        dtypes = [str(dtype).lower() for dtype in native.dtypes]
+        self.schema = Schema(tuple(_column(*each, shapes) for each in zip(names, arrays, dtypes, strict=True)))
         self._arrays = dict(zip(names, arrays, strict=True))
 
     def column(self, path: Path) -> pa.ChunkedArray:
@@ -58,12 +59,12 @@ class PandasFrame(AbstractMemoryFrame):
         frame.attrs = {**self.native.attrs, SHAPE_KEY: {**self.native.attrs.get(SHAPE_KEY, {}), **noted}}
         return frame
 
-    def with_key_types(self, native: Any, keys: Mapping[str, Path]) -> Any:
-        """Give keys the dtypes that they have in this frame: categories, time zones, pandas' nullable ones."""
-        for position, (name, path) in enumerate(keys.items()):
+    def with_keys(self, native: Any, names: Sequence[str], keys: Sequence[Path], rows: np.ndarray) -> Any:
+        """Take keys from this frame: categories, time zones, pandas' nullable types."""
+        labels = [str(label) for label in self.native.columns]
+        for position, path in enumerate(keys):
             if len(path) == 1:
-                label = [str(label) for label in self.native.columns].index(path[0])
-                native.isetitem(position, native[name].astype(self.native.dtypes.iloc[label]))
+                native.isetitem(position, self.native.iloc[rows, labels.index(path[0])].array)
         return native
 
 
@@ -82,9 +83,9 @@ _NULLABLE: dict[pa.DataType, Any] = {
 }
 
 
-def _column(name: str, array: pa.Array | None, shapes: Mapping[str, list[int]]) -> Column:
+def _column(name: str, array: pa.Array | None, dtype: str, shapes: Mapping[str, list[int]]) -> Column:
     if array is None:
-        return Column(name, pa.null(), native_type="object")
+        return Column(name, pa.null(), native_type=dtype)
     column = column_from_field(pa.field(name, array.type, array.null_count > 0 or pa.types.is_null(array.type)))
     known = shapes.get(name)
     if known and column.cell_shape is not None and column.cell_shape.accepts(Shape.of(known[1:])):
@@ -140,8 +141,14 @@ def _to_cells(column: pa.ChunkedArray) -> Any:
     return cells
 
 
-def _views(array: pa.Array) -> list[np.ndarray]:
-    """Cut an array of nested lists, whose cells are rectangular, into one NumPy array for each row."""
+def _views(array: pa.Array) -> list[Any]:
+    """Cut an array of nested lists into one NumPy array for each row, or nested Python lists where a cell is not rectangular."""
+    valid = array.is_valid().to_numpy(zero_copy_only=False)
+    if not valid.all():
+        present = iter(_views(array.drop_null()))
+        return [next(present) if is_valid else None for is_valid in valid]
+    if not is_rectangular(array):
+        return list(array.to_pylist())
     per_row = np.ones(len(array), dtype=np.int64)
     dims = []
     while pa.types.is_list(array.type):

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 from polars.dataframe.group_by import GroupBy
 
 from tensorframes.columns import Column, Schema, column_from_field, plain_schema
-from tensorframes.errors import ShapeError
+from tensorframes.errors import ColumnError, FrameError, ShapeError
 from tensorframes.frames.base import (
     AbstractGrouped,
     AbstractMemoryFrame,
@@ -19,6 +20,7 @@ from tensorframes.frames.base import (
     Path,
     arrow_schema,
     check_key,
+    first_rows,
     positional_names,
 )
 
@@ -53,16 +55,18 @@ class PolarsFrame(AbstractMemoryFrame):
         """Cast lists whose length is known to fixed-size arrays."""
         return self.native.with_columns(_as_array(self.native.get_column(column.name), column) for column in columns)
 
-    def with_key_types(self, native: Any, keys: Mapping[str, Path]) -> Any:
-        """Give keys the types that they have in this frame: Enum, or Categorical of its own kind."""
-        types = {name: self.native.schema[path[0]] for name, path in keys.items() if len(path) == 1}
-        return native.with_columns(native.get_column(name).cast(dtype) for name, dtype in types.items())
+    def with_keys(self, native: Any, names: Sequence[str], keys: Sequence[Path], rows: np.ndarray) -> Any:
+        """Take keys from this frame: Enum, or Categorical of its own kind."""
+        taken = (self.native.get_column(path[0])[rows].alias(name) for name, path in zip(names, keys, strict=True) if len(path) == 1)
+        return native.with_columns(taken)
 
 
 def _column(series: pl.Series) -> Column:
+    if series.dtype == pl.Object:
+        return Column(series.name, pa.null(), native_type="object")
     try:
         arrow = series.head(0).to_arrow().type
-    except (pl.exceptions.PolarsError, pa.ArrowException, ValueError, TypeError):  # an object, or an integer of 128 bits
+    except (pl.exceptions.PolarsError, pa.ArrowException, ValueError, TypeError):  # an integer of 128 bits, or objects in a list
         return Column(series.name, pa.null(), native_type=str(series.dtype).lower())
     return column_from_field(pa.field(series.name, arrow, series.null_count() > 0 or pa.types.is_null(arrow)))
 
@@ -98,8 +102,14 @@ class PolarsGrouped(AbstractGrouped):
 
     def __init__(self, native: GroupBy) -> None:
         """Compute the keys."""
-        names = native.df.head(0).select(*native.by, **native.named_by).columns
-        keys = native.df.with_columns(*native.by, **native.named_by).select(names)  # a literal too has a value for each row
+        if getattr(native, "predicates", None):
+            raise FrameError("a grouping with having() is no plain group_by.", hint="Filter the result.")
+        try:
+            names = native.df.head(0).select(*native.by, **native.named_by).columns
+            keys = native.df.with_columns(*native.by, **native.named_by).select(names)  # a literal too has a value for each row
+        except pl.exceptions.ColumnNotFoundError as error:
+            facts = {"columns": PolarsFrame(native.df).schema.facts}
+            raise ColumnError(f"the grouping names a column that the frame does not have: {error}.", facts=facts) from error
         self._native, self._keys = native, PolarsFrame(keys)
         self.frame = self._frame = PolarsFrame(native.df)
         self.keys = tuple(map(check_key, self._keys.schema))
@@ -109,7 +119,9 @@ class PolarsGrouped(AbstractGrouped):
         columns = [*(self._keys.column((column.name,)) for column in self.keys), *(self._frame.column(path) for path in reads)]
         table = pa.table(columns, names=positional_names(len(columns)))
         found = pa.Table.from_batches(again(combine(table.to_batches())), plain_schema([*self.keys, *outputs]))
-        return self._frame.from_table(found.cast(arrow_schema([*self.keys, *outputs])))
+        result = self._frame.from_table(found.cast(arrow_schema([*self.keys, *outputs])))
+        names = [column.name for column in self.keys]
+        return self._keys.with_keys(result, names, [(name,) for name in names], first_rows(columns[: len(names)]))
 
 
 def wrap_grouped_polars(native: Any) -> AbstractGrouped | None:

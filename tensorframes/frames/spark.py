@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
+from pyspark.ml.linalg import MatrixUDT, VectorUDT
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (its name in Spark's own documentation)
 from pyspark.sql import types as T  # noqa: N812
@@ -19,9 +20,9 @@ from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import to_arrow_type
 
-from tensorframes.columns import Column, Schema, column_from_field, metadata_of, split_lists
+from tensorframes.columns import Column, Schema, column_from_field, metadata_of, split_lists, vector_rank
 from tensorframes.dtypes import BY_NAME, is_bytes
-from tensorframes.errors import FrameError
+from tensorframes.errors import DTypeError, FrameError
 from tensorframes.frames.base import AbstractFrame, AbstractGrouped, BlockFunction, Folding, Path, Task, check_key, positional_names
 
 _REFOLDING_TASKS = 8
@@ -105,7 +106,7 @@ class SparkGrouped(AbstractGrouped):
         self._fields = native.count().schema.fields[:-1]
         self._expressions = _key_expressions(native)
         self.frame = self._frame
-        self.keys = tuple(check_key(_column(field)) for field in self._fields)
+        self.keys = tuple(_check_key(field) for field in self._fields)
 
     def aggregate(self, reads: Sequence[Path], outputs: Sequence[Column], combine: Folding, again: Folding) -> Any:
         """Combine in each partition, shuffle what that gave by key, combine again."""
@@ -121,6 +122,15 @@ class SparkGrouped(AbstractGrouped):
             *(F.col(name).alias(column.name) for name, column in zip(names, self.keys, strict=True)),
             *(F.col(field.name).alias(column.name, metadata=_metadata(column)) for field, column in zip(values, outputs, strict=True)),
         )
+
+
+def _check_key(field: T.StructField) -> Column:
+    if isinstance(field.dataType, T.StringType) and field.dataType.collation != "UTF8_BINARY":
+        raise DTypeError(
+            f"key {field.name!r} is of type {field.dataType.simpleString()}, whose values are equal by other rules than bytes are.",
+            hint="Group by F.collate(key, 'UTF8_BINARY'), or by what makes equal keys equal, such as F.lower(key).",
+        )
+    return check_key(_column(field))
 
 
 def wrap_grouped_spark(native: Any) -> AbstractGrouped | None:
@@ -199,7 +209,8 @@ def _task_function(task: Task) -> Callable[[Iterable[pa.RecordBatch]], Iterator[
 def _column(field: T.StructField) -> Column:
     """Read a column; types that Arrow cannot hold, and user-defined ones, mean no tensor."""
     kind = field.dataType.typeName()
-    if isinstance(field.dataType, T.UserDefinedType | T.VariantType):
+    is_vector = isinstance(field.dataType, VectorUDT | MatrixUDT)
+    if isinstance(field.dataType, T.UserDefinedType | T.VariantType) and not is_vector:
         return Column(field.name, pa.null(), field.nullable, native_type=kind)
     try:
         arrow = pa.field(field.name, to_arrow_type(field.dataType, timezone="UTC"), field.nullable)
@@ -208,6 +219,8 @@ def _column(field: T.StructField) -> Column:
     column = column_from_field(arrow.with_metadata({"SPARK::metadata::json": json.dumps(field.metadata)}))
     if isinstance(field.dataType, T.DecimalType):
         kind = field.dataType.simpleString()
+    if is_vector:
+        return column
     if isinstance(field.dataType, T.StructType):
         fields = tuple(map(_column, field.dataType.fields))
         return Column(field.name, column.arrow, field.nullable, fields=fields, native_type=kind)
@@ -228,6 +241,9 @@ _SPARK_TYPES = {
 
 def _spark_type(column: Column) -> T.DataType:
     assert column.dtype is not None
+    rank = vector_rank(column.arrow)
+    if rank is not None:
+        return VectorUDT() if rank == 1 else MatrixUDT()
     leaf, shape = split_lists(column.arrow)
     name = BY_NAME[column.dtype].spark
     assert name is not None

@@ -68,5 +68,14 @@ def aggregate(
     plan = plan_reduce("aggregate", program, schema, named, keys=source.keys, block_rows=block_rows, device=device)
     known = known_reductions(program, plan.folds)
     if known is None:
-        plan = replace(plan, program=vectorize(fetches, program, plan.constants, initial_variables=initial_variables, warn_as="aggregate"))
+        made = vectorize(
+            fetches,
+            program,
+            plan.constants,
+            initial_variables=initial_variables,
+            keeps_shape=True,
+            ragged=plan.ragged_folds,
+            warn_as="aggregate",
+        )
+        plan = replace(plan, program=made.program)
     return source.aggregate(plan.reads, plan.outputs, *run_combine(plan, source.grouping, known))

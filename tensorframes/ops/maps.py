@@ -110,5 +110,6 @@ def map_rows(
     source = wrap(frame)
     program = as_program(fetches, source.schema, feed_dict, rowwise=True, initial_variables=initial_variables)
     plan = plan_map("map_rows", program, source.schema, feed_dict, rowwise=True, block_rows=block_rows, device=device)
-    plan = replace(plan, program=vectorize(fetches, program, plan.constants, initial_variables=initial_variables))
+    made = vectorize(fetches, program, plan.constants, initial_variables=initial_variables)
+    plan = replace(plan, program=made.program, uneven=made.uneven)
     return source.append(plan.reads, plan.outputs, run_rows(plan))

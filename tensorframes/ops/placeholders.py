@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from tensorframes.errors import ProgramError, verb
-from tensorframes.feeds import feed_type
+from tensorframes.feeds import Feed, feed_type
 from tensorframes.frames import wrap
 
 
@@ -65,7 +65,7 @@ def row(frame: Any, col_name: str, tf_name: str | None = None) -> tf.Tensor:
 
 def _placeholder(frame: Any, col_name: str, tf_name: str | None, *, rowwise: bool) -> tf.Tensor:
     name = col_name if tf_name is None else tf_name
-    kind = feed_type(name, wrap(frame).schema[col_name], rowwise=rowwise)
+    kind = feed_type(name, wrap(frame).schema[col_name], Feed(col_name), rowwise=rowwise)
     if tf.executing_eagerly():
         raise ProgramError(
             "there is no current v1 graph to hold a placeholder.",

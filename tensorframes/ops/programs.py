@@ -22,6 +22,7 @@ def program(
     signature: Mapping[str, tf.TensorSpec] | None = None,
     session: Any = None,
     binary: str | Sequence[str] = (),
+    vector: str | Sequence[str] = (),
 ) -> Program:
     """Capture fetches as a program: a frozen, picklable value that every verb takes.
 
@@ -35,6 +36,8 @@ def program(
         signature: input name → ``tf.TensorSpec``; wins over the frame.
         session: the v1 session that holds the values of a v1 graph's variables.
         binary: string outputs that are bytes and become binary columns.
+        vector: outputs of numbers, cells ``[n]`` or ``[r, c]``, that become dense vectors or matrices of Spark ML, so that its stages can
+            follow: ``VectorUDT`` and ``MatrixUDT`` columns on Spark, structs of their layout on local frames.
 
     Raises:
         ProgramError: the fetches are no program, or an input has no type.
@@ -47,5 +50,5 @@ def program(
         (Program(x: float32[?, 3]) -> (z: float32[?, 3]), Shape([None, 3]))
     """
     schema = None if frame is None else wrap(frame).schema
-    binary = (binary,) if isinstance(binary, str) else tuple(binary)
-    return as_program(fetches, schema, feed_dict, session=session, signature=signature, binary=binary)
+    binary, vector = ((names,) if isinstance(names, str) else tuple(names) for names in (binary, vector))
+    return as_program(fetches, schema, feed_dict, session=session, signature=signature, binary=binary, vector=vector)

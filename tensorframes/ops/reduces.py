@@ -10,18 +10,21 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
+from tensorframes.blocks.inputs import decode_input
 from tensorframes.capture import as_program
 from tensorframes.capture.vectorizing import vectorize
 from tensorframes.columns import split_lists
 from tensorframes.dtypes import is_text
-from tensorframes.errors import EmptyFrameError, verb
-from tensorframes.feeds import block_reduce_names, pair_reduce_names
-from tensorframes.fold import Fold, cell_bytes, refold, run_fold, run_pair_fold
+from tensorframes.errors import EmptyFrameError, ShapeError, verb
+from tensorframes.feeds import ColumnInput, block_reduce_names, pair_reduce_names
+from tensorframes.fold import Fold, cell_bytes, fold_sources, refold, run_fold, run_pair_fold
 from tensorframes.frames import wrap
 from tensorframes.frames.base import AbstractFrame
 from tensorframes.plan import Plan, plan_reduce
 from tensorframes.programs import pack
+from tensorframes.shapes import Shape
 
 LARGE_ROW = 64 * 2**10
 """Bytes of a folded row from which on rows are folded on the cluster once more before they come to the driver."""
@@ -121,8 +124,16 @@ def reduce_rows(
     program = as_program(fetches, source.schema, feed_dict, rowwise=True, initial_variables=initial_variables, naming=pair_reduce_names)
     named = pair_reduce_names(list(program.inputs), feed_dict, source.schema)
     plan = plan_reduce("reduce_rows", program, source.schema, named, pairwise=True, block_rows=block_rows, device=device)
-    vectorized = vectorize(fetches, program, plan.constants, initial_variables=initial_variables, warn_as="reduce_rows")
-    return _reduce(source, run_pair_fold(replace(plan, program=vectorized)))
+    made = vectorize(
+        fetches,
+        program,
+        plan.constants,
+        initial_variables=initial_variables,
+        keeps_shape=True,
+        ragged=plan.ragged_folds,
+        warn_as="reduce_rows",
+    )
+    return _reduce(source, run_pair_fold(replace(plan, program=made.program)))
 
 
 def _reduce(source: AbstractFrame, fold: Fold) -> Any:
@@ -130,10 +141,33 @@ def _reduce(source: AbstractFrame, fold: Fold) -> Any:
     size = cell_bytes(plan)
     rows = source.fold(plan.reads, plan.outputs, fold, again if size is None or size > LARGE_ROW else None)
     here = replace(again, plan=replace(again.plan, device="auto"))  # the driver need not have the workers' devices
-    cells = here.partition(rows.to_batches())
-    if cells is None:
-        raise EmptyFrameError("the frame has no row to fold.")
-    return pack(plan.program.structure, plan.program.outputs, [_value(plan, i, values[0]) for i, values in enumerate(cells)])
+    folded = next(here(rows.to_batches()), None)
+    if folded is None:
+        skipped = " without a null in " + " or ".join(repr(source.column) for source in plan.skipping) if plan.skipping else ""
+        raise EmptyFrameError(f"the frame has no row to fold{skipped}.")
+    cells = [_cell(here.plan, position, folded.column(position)) for position in range(folded.num_columns)]
+    return pack(plan.program.structure, plan.program.outputs, [_value(plan, i, cell) for i, cell in enumerate(cells)])
+
+
+def _cell(plan: Plan, position: int, row: pa.Array) -> Any:
+    """Return the one cell of a row; a ragged one that is not rectangular as an array of arrays."""
+    source = fold_sources(plan, plan.folds[position])[0]
+    narrowed = None if source.narrowed == "bfloat16" else source.narrowed  # NumPy has none
+    plain = replace(source, narrowed=narrowed, pad=None, ragged_rank=0, is_sparse=False)
+    return _nested(row, plain)
+
+
+def _nested(array: pa.Array, source: ColumnInput) -> Any:
+    try:
+        cells, _ = decode_input(array, source)
+        assert isinstance(cells, np.ndarray)
+        return cells[0]
+    except ShapeError:
+        inner = replace(source, cell_shape=Shape(source.cell_shape[1:]))
+        cells = np.empty(len(array[0]), dtype=object)
+        for position in range(len(cells)):
+            cells[position] = _nested(array.flatten().slice(position, 1), inner)
+        return cells
 
 
 def _value(plan: Plan, position: int, cell: Any) -> Any:

@@ -117,7 +117,7 @@ def analyze(frame: Any, *, columns: str | Sequence[str] | None = None, sample: i
     names = [columns] if isinstance(columns, str) else columns
     wanted = list(source.schema) if names is None else [_array_column(source.schema, name) for name in names]
     # Columns that share their name cannot be told apart by the frame.
-    scanned = [column for column in wanted if column.cell_shape and source.schema.names.count(column.name) == 1]
+    scanned = [column for column in wanted if column.block and column.cell_shape and source.schema.names.count(column.name) == 1]
     if not scanned:
         return frame
     parts = source.gather([(column.name,) for column in scanned], Scan(tuple(len(column.cell_shape or ()) for column in scanned)), sample)
@@ -169,7 +169,7 @@ def _merge(column: Column, parts: Sequence[Sequence[Sequence[int] | None]]) -> C
 
 def _array_column(schema: Schema, name: str) -> Column:
     path, column = schema.resolve(_column_name(name))
-    if column.cell_shape is None or len(path) > 1:
+    if column.block is None or len(path) > 1:
         raise ColumnError(f"column {name!r} holds {column.type_name}, which has no shape to be found.")
     return column
 
