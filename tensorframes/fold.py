@@ -258,7 +258,6 @@ def refold(fold: Fold) -> Fold:
             assert isinstance(source, ColumnInput)
             inputs[position] = replace(
                 source,
-                column=column.name,
                 read=read,
                 cell_shape=column.cell_shape or Shape(),
                 cast=None,

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from tensorframes.blocks.scalars import narrow_values
-from tensorframes.columns import MATRIX, VECTOR, VECTOR_NAMES, Column, Schema, TensorType, list_type, split_lists
+from tensorframes.columns import MATRIX, VECTOR, VECTOR_NAMES, Column, Schema, TensorType, list_type, split_lists, vector_rank
 from tensorframes.device import check_device
 from tensorframes.dtypes import BY_NAME, can_cast, is_bytes, stored_dtype
 from tensorframes.errors import ColumnError, DTypeError, ProgramError, ShapeError
@@ -124,6 +124,8 @@ def plan_map(
         )
         for port in program.output_ports
     )
+    if any(isinstance(schema[".".join(path)].arrow, pa.FixedShapeTensorType) for path in reads):
+        outputs = tuple(map(_as_tensor_column, outputs))
     _check_names([port.name for port in program.output_ports], schema, keep_inputs)
     return Plan(verb, program, inputs, reads, outputs, keep_inputs, block_rows, device)
 
@@ -433,6 +435,14 @@ def _plan_output(port: Port, program: Program, schema: Schema, *, rowwise: bool,
     if port.name in program.binary and dtype != "string":
         raise DTypeError(f"binary= names output {port.name!r}, which is {port.type} and no string.", facts=facts)
     return Column(port.name, list_type(leaf, len(shape)), True, dtype, shape)
+
+
+def _as_tensor_column(column: Column) -> Column:
+    """Return an output's column as one of Arrow's fixed-shape tensors, as what is read is, where its cells are such."""
+    leaf, _ = split_lists(column.arrow)
+    if not column.cell_shape or None in column.cell_shape or column.dtype in ("string", "bool") or vector_rank(column.arrow):
+        return column
+    return replace(column, arrow=pa.fixed_shape_tensor(leaf, list(column.cell_shape)))
 
 
 def _vector_column(port: Port, cell_shape: Shape) -> Column:

@@ -75,6 +75,10 @@ def encode_dense(values: np.ndarray, arrow: pa.DataType, output: str, rows: np.n
             hint="Pass a smaller block_rows.",
         )
     array = encode_scalars(values.reshape(-1), leaf, output, even_rows(math.prod(values.shape[1:]), rows))
+    if isinstance(arrow, pa.FixedShapeTensorType):
+        size = math.prod(arrow.shape)
+        storage = pa.Array.from_buffers(arrow.storage_type, len(values), [None], children=[array]) if size else None
+        return pa.ExtensionArray.from_storage(arrow, storage or pa.array([[]] * len(values), arrow.storage_type))
     for depth in range(values.ndim - 1, 0, -1):
         count, length = math.prod(values.shape[:depth]), values.shape[depth]
         offsets = pa.array(np.arange(count + 1, dtype=np.int32) * np.int32(length))

@@ -129,6 +129,12 @@ def _to_series(table: pa.Table) -> dict[str, Any]:
 
 def _to_cells(column: pa.ChunkedArray) -> Any:
     """Convert scalars, with nulls to pandas' nullable types; cells of higher rank to arrays of their own shape, views of one buffer."""
+    if isinstance(column.type, pa.FixedShapeTensorType):
+        flat = pa.chunked_array([chunk.storage.cast(pa.list_(column.type.value_type)) for chunk in column.chunks])
+        cells = _to_cells(flat)
+        for position, cell in enumerate(cells):
+            cells[position] = None if cell is None else cell.reshape(column.type.shape)
+        return cells
     if not pa.types.is_list(column.type):
         series = column.to_pandas(types_mapper=_NULLABLE.get if column.null_count else None)
         return series.array if isinstance(series.dtype, pd.api.extensions.ExtensionDtype) else series.to_numpy()
