@@ -270,6 +270,8 @@ def split_lists(arrow: pa.DataType) -> tuple[pa.DataType, Shape]:
 
 
 VECTOR_NAMES = {1: "vector", 2: "matrix"}
+AS_ARRAY = "as array"
+"""The last step of a path to a vector that is wanted as an array: frames that can make one faster than a worker do, others ignore it."""
 
 
 def vector_rank(arrow: pa.DataType) -> int | None:

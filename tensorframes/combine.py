@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from tensorframes.blocks.groups import group_rows, normalized, restored
 from tensorframes.blocks.inputs import Block, block_bytes, shown_rows, take_chunks, take_rows
+from tensorframes.blocks.nulls import spread
 from tensorframes.blocks.rebatch import join_within
 from tensorframes.columns import Column, plain_schema
 from tensorframes.device import place
@@ -142,8 +143,7 @@ class Combine:
                 for column, cells, mask in zip(self.plan.outputs, rows.cells, masks, strict=True)
             ]
             if not has_cells[part].all():
-                back = pa.array(np.cumsum(has_cells[part]) - 1, mask=~has_cells[part])
-                values = [array.take(back) for array in values]
+                values = [spread(array, has_cells[part]) for array in values]
             yield pa.RecordBatch.from_arrays([*(key.slice(start, _BATCH_ROWS) for key in keys), *values], schema=schema)
 
     def _merge(self, held: Sequence[Rows]) -> Rows:

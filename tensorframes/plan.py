@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from tensorframes.blocks.scalars import narrow_values
-from tensorframes.columns import MATRIX, VECTOR, VECTOR_NAMES, Column, Schema, TensorType, list_type, split_lists, vector_rank
+from tensorframes.columns import AS_ARRAY, MATRIX, VECTOR, VECTOR_NAMES, Column, Schema, TensorType, list_type, split_lists, vector_rank
 from tensorframes.device import check_device
 from tensorframes.dtypes import BY_NAME, can_cast, is_bytes, stored_dtype
 from tensorframes.errors import ColumnError, DTypeError, ProgramError, ShapeError
@@ -124,7 +124,7 @@ def plan_map(
         )
         for port in program.output_ports
     )
-    if any(isinstance(schema[".".join(path)].arrow, pa.FixedShapeTensorType) for path in reads):
+    if any(isinstance(source, ColumnInput) and isinstance(schema[source.column].arrow, pa.FixedShapeTensorType) for source in inputs):
         outputs = tuple(map(_as_tensor_column, outputs))
     _check_names([port.name for port in program.output_ports], schema, keep_inputs)
     return Plan(verb, program, inputs, reads, outputs, keep_inputs, block_rows, device)
@@ -353,6 +353,8 @@ def _plan_input(
                 hint=f"Pass block_rows={rows[0]} if their number divides by {rows[0]} in every partition.",
             )
         known = (held.shape if rowwise else Shape(held.shape[1:])).narrow(port.type.shape if rowwise else port.type.shape[1:])
+    if vector_rank(column.arrow) == 1 and not port.type.is_sparse:
+        path = (*path, AS_ARRAY)
     return ColumnInput(
         port.name,
         feed.column,

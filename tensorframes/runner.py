@@ -19,6 +19,7 @@ import tensorflow as tf
 from tensorframes.blocks.cells import Cells
 from tensorframes.blocks.dense import encode_dense
 from tensorframes.blocks.inputs import Block, Sparse, decode_input, decode_uneven, shown_rows, take_rows
+from tensorframes.blocks.nulls import spread
 from tensorframes.blocks.ragged import Ragged, encode_ragged
 from tensorframes.blocks.rebatch import join_small, rebatch
 from tensorframes.blocks.vectors import as_vectors, encode_matrices
@@ -88,8 +89,7 @@ class Runner:
             arrays = self._run(block.filter(pa.array(is_shown)), rows)
         if not self.plan.keep_rows:
             return arrays
-        back = pa.array(np.cumsum(is_shown) - 1, mask=~is_shown)
-        return [array.take(back) for array in arrays]
+        return [spread(array, is_shown) for array in arrays]
 
     def _run(self, block: pa.RecordBatch, numbers: np.ndarray) -> list[pa.Array]:
         """Run over all rows of a block, which have these numbers in the block that messages speak of."""

@@ -260,7 +260,7 @@ def test_a_session_that_ignores_case_refuses_an_output_like_a_key(spark: Any) ->
         "aggregate: output 'K' has the name of a column.",
         "  outputs: K",
         "  columns: k: int64[?]",
-        "  Rename the output by a dict: {'new_name': fetch}.",
+        "  Give output and input another name, such as 'K_', and feed the input by feed_dict={'K_': 'K'}.",
     )
     fetches = {"K": lambda K: tf.reduce_sum(K, 0)}  # noqa: N803
     check_refused(lambda: tfs.aggregate(fetches, df.groupBy("k"), {"K": "x"}), tfs.ColumnError, message)

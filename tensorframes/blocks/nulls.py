@@ -16,6 +16,8 @@ import pyarrow as pa
 from tensorframes.blocks.dense import common_length, null_error
 from tensorframes.blocks.nested import Level, is_valid, unnest
 from tensorframes.blocks.scalars import decode_values, empty_aligned, even_rows, stored
+from tensorframes.blocks.vectors import as_vectors, encode_matrices
+from tensorframes.columns import vector_rank
 from tensorframes.dtypes import dtype_of_arrow
 from tensorframes.errors import NullError, ShapeError
 from tensorframes.feeds import ColumnInput
@@ -117,6 +119,18 @@ def pad_alike(parts: Sequence[np.ndarray], pad: Any, dtype: str | None) -> list[
         whole[tuple(slice(0, size) for size in values.shape)] = values
         filled.append(whole)
     return filled
+
+
+def spread(array: pa.Array, is_present: np.ndarray) -> pa.Array:
+    """Return an array with a null for each row that is not present, the others in their order."""
+    rows = np.cumsum(is_present) - 1
+    rank = vector_rank(array.type)
+    if rank is None:
+        return array.take(pa.array(rows, mask=~is_present))
+    # The fields of Spark's vectors may not be null, not even in a null vector: such rows are blank behind the mask.
+    blank = as_vectors(pa.array([[]], pa.list_(pa.float64()))) if rank == 1 else encode_matrices(np.zeros([1, 0, 0]))
+    filled = pa.concat_arrays([array, blank]).take(pa.array(np.where(is_present, rows, len(array))))
+    return pa.StructArray.from_arrays(filled.flatten(), fields=list(array.type), mask=pa.array(~is_present))
 
 
 def with_nulls(array: pa.Array, is_present: np.ndarray) -> pa.Array:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tensorframes.blocks.groups import can_group, group_rows, normalized
-from tensorframes.columns import Column, Schema, field_with_metadata, plain_schema
+from tensorframes.columns import AS_ARRAY, Column, Schema, field_with_metadata, plain_schema
 from tensorframes.errors import DTypeError
 
 Path = tuple[str, ...]
@@ -171,8 +171,13 @@ def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
 
 def pick(container: pa.Table | pa.RecordBatch, path: Path) -> Any:
     """Return a column of a table or batch, or a struct's field; a null struct's fields are null."""
-    column = container.column(container.schema.get_field_index(path[0]))
-    return pc.struct_field(column, list(path[1:])) if len(path) > 1 else column
+    return field_of(container.column(container.schema.get_field_index(path[0])), path)
+
+
+def field_of(column: Any, path: Path) -> Any:
+    """Return the field that a path leads to in a column that it begins with, or the column itself."""
+    fields = list(path[1:-1] if path[-1] is AS_ARRAY else path[1:])
+    return pc.struct_field(column, fields) if fields else column
 
 
 def positional_names(count: int) -> list[str]:

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 from pandas.api.typing import DataFrameGroupBy
 
 from tensorframes.blocks.cells import encode_cells, is_rectangular
 from tensorframes.blocks.dense import unwrap_list
 from tensorframes.columns import SHAPE_KEY, Column, Schema, column_from_field, metadata_of, plain_schema
-from tensorframes.frames.base import AbstractGrouped, AbstractMemoryFrame, Folding, Path, arrow_schema, positional_names
+from tensorframes.frames.base import AbstractGrouped, AbstractMemoryFrame, Folding, Path, arrow_schema, field_of, positional_names
 from tensorframes.shapes import Shape
 
 
@@ -41,7 +40,7 @@ class PandasFrame(AbstractMemoryFrame):
         """Return a column, or a struct's field."""
         array = self._arrays[path[0]]
         assert array is not None
-        return pa.chunked_array([pc.struct_field(array, list(path[1:])) if len(path) > 1 else array])
+        return pa.chunked_array([field_of(array, path)])
 
     def append_table(self, outputs: pa.Table) -> Any:
         """Return a frame that shares the columns and the index."""

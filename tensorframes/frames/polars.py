@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 from polars.dataframe.group_by import GroupBy
 
 from tensorframes.columns import Column, Schema, column_from_field, plain_schema
@@ -20,6 +19,7 @@ from tensorframes.frames.base import (
     Path,
     arrow_schema,
     check_key,
+    field_of,
     first_rows,
     positional_names,
 )
@@ -41,7 +41,7 @@ class PolarsFrame(AbstractMemoryFrame):
     def column(self, path: Path) -> pa.ChunkedArray:
         """Return a column, or a struct's field."""
         array = self.native.get_column(path[0]).to_arrow()
-        return pa.chunked_array([pc.struct_field(array, list(path[1:])) if len(path) > 1 else array])
+        return pa.chunked_array([field_of(array, path)])
 
     def append_table(self, outputs: pa.Table) -> Any:
         """Append the columns."""

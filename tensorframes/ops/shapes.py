@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from tensorframes.blocks.dense import scan_shapes
+from tensorframes.blocks.nested import plain
 from tensorframes.columns import Column, Schema
 from tensorframes.errors import ColumnError, FrameError, ShapeError, verb
 from tensorframes.frames import wrap
@@ -140,7 +141,7 @@ class Scan:
         found: list[list[list[int] | None]] = [[None] * rank for rank in self.ranks]
         for batch in batches:
             for levels, array, rank in zip(found, batch.columns, self.ranks, strict=True):
-                levels[:] = [_widen(held, seen) for held, seen in zip(levels, scan_shapes(array, rank), strict=True)]
+                levels[:] = [_widen(held, seen) for held, seen in zip(levels, scan_shapes(plain(array, ""), rank), strict=True)]
         return json.dumps(found).encode()
 
 
