@@ -20,11 +20,11 @@ from tensorframes.blocks.rebatch import join_within
 from tensorframes.columns import Column, plain_schema
 from tensorframes.device import place
 from tensorframes.errors import TensorFramesError
-from tensorframes.feeds import ColumnInput
-from tensorframes.fold import Cells, Fold, Masks, check_shape, concatenate, decode_cells, encode_cells, feeds_of, fold_sources, refold
+from tensorframes.feeds import ColumnInput, MaskInput
+from tensorframes.fold import Cells, Fold, Masks, check_shape, concatenate, decode_cells, feeds_of, fold_sources, refold
 from tensorframes.plan import Plan
 from tensorframes.reductions import reduce_segments
-from tensorframes.runner import call_program
+from tensorframes.runner import call_program, encode_output
 from tensorframes.tensors import eagerly, to_array, to_tensor
 
 CHUNK = 8
@@ -99,7 +99,7 @@ class Combine:
                 yield from self._encode(decoded)
                 continue
             part = self._combine(decoded)
-            if not self.is_last and len(part) > _WORTH_COMBINING * block.num_rows:
+            if not self.is_last and not self.has_masks and len(part) > _WORTH_COMBINING * block.num_rows:
                 combines = False
                 for ready in [*held, part]:
                     yield from self._encode(ready)
@@ -113,6 +113,11 @@ class Combine:
                 bound = max(bound, 2 * size)
         if held:
             yield from self._encode(self._merge(held) if len(held) > 1 else held[0])
+
+    @property
+    def has_masks(self) -> bool:
+        """Whether the program wants masks: each row must go through it once, since folded cells are all present."""
+        return any(isinstance(source, MaskInput) for source in self.plan.inputs)
 
     @property
     def _sources(self) -> list[ColumnInput]:
@@ -137,10 +142,8 @@ class Combine:
         for start in range(0, len(rows), _BATCH_ROWS):
             part = slice(start, start + _BATCH_ROWS)
             held = np.arange(ends[start] - has_cells[start], ends[part][-1])
-            masks = rows.masks if rows.masks else [None for _ in rows.cells]
             values = [
-                encode_cells(column, take_rows(cells, held), None if mask is None else take_rows(mask, held))
-                for column, cells, mask in zip(self.plan.outputs, rows.cells, masks, strict=True)
+                encode_output(column, take_rows(cells, held), None) for column, cells in zip(self.plan.outputs, rows.cells, strict=True)
             ]
             if not has_cells[part].all():
                 values = [spread(array, has_cells[part]) for array in values]
@@ -177,8 +180,9 @@ class Combine:
     def _by_segments(self, codes: np.ndarray, count: int, cells: Cells) -> Cells:
         assert self.known is not None
         segments = to_tensor(codes)
-        pairs = zip(self.known, cells, strict=True)
-        return [to_array(reduce_segments(kind, to_tensor(np.asarray(values)), segments, count)) for kind, values in pairs]
+        ports = [self.plan.program.input_ports[position] for (position,) in self.plan.folds]
+        tensors = [to_tensor(np.asarray(values), port.type.dtype) for values, port in zip(cells, ports, strict=True)]
+        return [to_array(reduce_segments(kind, tensor, segments, count)) for kind, tensor in zip(self.known, tensors, strict=True)]
 
     def _by_chunks(self, codes: np.ndarray, rows: Rows, keys: Sequence[pa.Array]) -> Cells:
         count = len(keys[0])

@@ -85,6 +85,11 @@ def feed(column: str, *, nulls: Any = "error", ragged: bool = False, pad: Any = 
         raise ProgramError(f"the feed of column {column!r} has {chosen[0]} and {chosen[1]}, but an input is one or the other.")
     if sparse and isinstance(nulls, str) and nulls == "mask":
         raise ProgramError(f"the feed of column {column!r} has sparse=True and nulls='mask', but a mask is dense.")
+    if isinstance(nulls, str) and nulls not in _POLICIES and nulls.lower() in _POLICIES:
+        raise ProgramError(
+            f"the feed of column {column!r} has nulls={nulls!r}; {nulls.lower()!r} is the policy.",
+            hint=f"If this text is to stand for each null, give it as bytes: nulls={nulls.encode()!r}.",
+        )
     policy = nulls if isinstance(nulls, str) and nulls in _POLICIES else "value"
     value = _scalar(column, "nulls", nulls) if policy == "value" else None
     padding = None if pad is None else _scalar(column, "pad", pad)
@@ -138,7 +143,8 @@ class ColumnInput:
         nulls: "error", "skip", "mask" or "value".
         fill: what stands for a null.
         pad: what shorter cells are filled up with; None: nothing.
-        ragged_rank: how many of a cell's dimensions are ragged.
+        is_ragged: whether cells may have any lengths, so that a null array is an empty one.
+        ragged_rank: how many of a cell's dimensions are ragged in a block.
         is_sparse: whether the input is sparse.
     """
 
@@ -151,6 +157,7 @@ class ColumnInput:
     nulls: str = "error"
     fill: Any = None
     pad: Any = None
+    is_ragged: bool = False
     ragged_rank: int = 0
     is_sparse: bool = False
 
@@ -307,11 +314,10 @@ def block_reduce_names(inputs: Sequence[str], feed_dict: Any, schema: Schema) ->
 def pair_reduce_names(inputs: Sequence[str], feed_dict: Any, schema: Schema) -> Any:
     """Pair reduces: ``x_1`` and ``x_2`` are fed by the column ``x``; two inputs of any names by the one column there is, or is named."""
     given = parse_feed_dict(feed_dict)
-    if isinstance(given, list):
-        if len(given) == 1 and len(inputs) == 2:
-            return dict.fromkeys(inputs, given[0])
-        return given
     masks = {f"{name}_mask" for name in inputs}
+    if isinstance(given, list):
+        pair = [name for name in inputs if name not in masks]
+        return dict.fromkeys(pair, given[0]) if len(given) == 1 and len(pair) == 2 else given
     free = [name for name in inputs if name not in masks and not isinstance(given.get(name), Constant)]
     if len(free) == 2 and pair_stem(free) is None:
         named = [given[name] for name in free if name in given]
@@ -418,9 +424,9 @@ def feed_type(name: str, column: Column, feed: Feed, *, rowwise: bool) -> Tensor
 
 def declared_layout(feed: Feed, declared: TensorType) -> Feed:
     """Return the feed of an input that a program declares: ragged or sparse if that is, without being told so."""
-    if declared.is_sparse and not feed.sparse:
-        return replace(feed, sparse=True)
-    return replace(feed, ragged=True) if declared.ragged_rank and not feed.ragged and feed.pad is None else feed
+    if feed.sparse or feed.ragged or feed.pad is not None:
+        return feed
+    return replace(feed, sparse=declared.is_sparse, ragged=declared.ragged_rank > 0)
 
 
 def ragged_rank(cell_shape: Shape) -> int:
@@ -437,8 +443,9 @@ def _can_narrow(column: Column, dtype: str | None) -> bool:
 
 
 def _no_tensor(name: str, column: Column, feed: Feed) -> DTypeError:
-    if column.dtype is not None:
-        return DTypeError(f"input {name!r} is to be {feed.dtype}, but column {column.name!r} holds {column.dtype}, which is not cast.")
+    if column.dtype is not None or (column.is_decimal and feed.dtype is not None):
+        held = column.dtype or column.type_name
+        return DTypeError(f"input {name!r} is to be {feed.dtype}, but column {column.name!r} holds {held}, which is not cast.")
     hint = None
     if column.is_decimal and feed.dtype is None:
         hint = f"Say which number it becomes: feed_dict={{{name!r}: tfs.feed({column.name!r}, dtype='float64')}}."

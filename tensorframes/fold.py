@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tensorframes.blocks.inputs import Block, as_sparse, concatenate_blocks, decode_input, shown_rows, take_rows
-from tensorframes.blocks.nulls import pad_alike, with_nulls
+from tensorframes.blocks.inputs import Block, as_column, as_sparse, concatenate_blocks, decode_input, map_values, shown_rows, take_rows
+from tensorframes.blocks.nulls import pad_alike
 from tensorframes.blocks.ragged import Ragged
 from tensorframes.blocks.rebatch import join_small, rebatch
-from tensorframes.columns import Column, plain_schema
+from tensorframes.blocks.scalars import from_bfloat16
+from tensorframes.columns import plain_schema
 from tensorframes.errors import ShapeError, TensorFramesError
 from tensorframes.feeds import ColumnInput, Constant, MaskInput
 from tensorframes.plan import Plan
@@ -93,7 +94,10 @@ class Fold:
         shown = block if is_shown is None else block.filter(pa.array(is_shown))
         pairs = [decode_cells(self.plan, sources[0], shown, rows) for sources in self._sources]
         cells, masks = self.fold([values for values, _ in pairs], [mask for _, mask in pairs], step, rows)
-        arrays = list(map(encode_cells, self.plan.outputs, cells, masks))
+        arrays = [
+            encode_output(column, values, None) if mask is None else as_column(shown.column(source.read), source, column.arrow)
+            for column, values, mask, (source, *_) in zip(self.plan.outputs, cells, masks, self._sources, strict=True)
+        ]
         return cells, pa.RecordBatch.from_arrays(arrays, schema=plain_schema(self.plan.outputs))
 
     @property
@@ -123,7 +127,16 @@ class PairFold(Fold):
     """
 
     def fold(self, cells: Cells, masks: Masks, step: int, rows: np.ndarray) -> tuple[Cells, Masks]:
-        """Fold neighbours until one cell is left: as many calls as the count of cells has binary digits."""
+        """Fold neighbours until one cell is left: as many calls as the count of cells has binary digits.
+
+        A mask is left where the one cell was never folded.
+        """
+        if len(cells[0]) > 1:
+            cells = self._fold(cells, masks, step)
+            masks = [None for _ in cells]
+        return cells, masks
+
+    def _fold(self, cells: Cells, masks: Masks, step: int) -> Cells:
         while len(cells[0]) > 1:
             count = len(cells[0])
             left, right, rest = np.arange(0, count - 1, 2), np.arange(1, count, 2), np.arange(count - count % 2, count)
@@ -141,7 +154,7 @@ class PairFold(Fold):
                 for (source, *_), held, values in zip(self._sources, folded, cells, strict=True)
             ]
             step += 1
-        return cells, masks
+        return cells
 
 
 def _join_masks(mask: Block | None, folded: Block, rest: np.ndarray) -> Block | None:
@@ -164,23 +177,19 @@ def _one_row(cell: Block) -> Block:
     return Ragged(cell.values, (np.array([0, len(cell)]), *cell.splits))
 
 
-def encode_cells(column: Column, cells: Block, mask: Block | None) -> pa.Array:
-    """Encode the cells of an output; those that were never folded keep their nulls, by the mask."""
-    array = encode_output(column, cells, None)
-    if mask is None:
-        return array
-    flat = np.asarray(mask.values if isinstance(mask, Ragged) else mask).reshape(-1)
-    return array if flat.all() else with_nulls(array, flat)
-
-
 def fold_sources(plan: Plan, fold: tuple[int, ...]) -> list[ColumnInput]:
     """Return the inputs that an output is folded from."""
     return [source for source in (plan.inputs[position] for position in fold) if isinstance(source, ColumnInput)]
 
 
 def decode_cells(plan: Plan, source: ColumnInput, block: pa.RecordBatch, rows: np.ndarray) -> tuple[Block, Block | None]:
-    """Return the cells of the column that an output is folded from, sparse ones as dense, and their mask if the program wants it."""
+    """Return the cells of the column that an output is folded from, as outputs are: sparse ones as dense, bfloat16 as float32.
+
+    With them comes their mask, if the program wants it.
+    """
     cells, mask = decode_input(block.column(source.read), replace(source, is_sparse=False), rows)
+    if source.narrowed == "bfloat16" and source.cast is None:
+        cells = map_values(cells, from_bfloat16)
     is_masked = any(isinstance(other, MaskInput) and plan.inputs[other.of] == source for other in plan.inputs)
     return cells, mask if is_masked else None
 

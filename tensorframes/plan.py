@@ -73,6 +73,9 @@ class Plan:
                 if isinstance(source, ColumnInput) and source.ragged_rank:
                     outputs[output.name] = source.ragged_rank
                     inputs[port.name] = port.type.ragged_rank + 1 if port.type.ragged_rank else source.ragged_rank
+        for source in self.inputs:
+            if isinstance(source, MaskInput) and self.program.input_ports[source.of].name in inputs:
+                inputs[source.name] = inputs[self.program.input_ports[source.of].name]
         return inputs, outputs
 
     @property
@@ -274,6 +277,8 @@ def _check_one_column(sources: Sequence[Input], program: Program) -> None:
             f"{right.column!r}.",
             facts=_signature(program),
         )
+    if replace(left, name=right.name) != right:
+        raise ProgramError(f"inputs {left.name!r} and {right.name!r} are folded with each other, but their feeds differ.")
 
 
 def _folded_column(port: Port, source: Input, program: Program, schema: Schema) -> Column:
@@ -340,7 +345,8 @@ def _plan_input(
     if port.type.dtype not in BY_NAME or not can_cast(held.dtype, port.type.dtype):
         raise DTypeError(sentence, facts=facts, hint=_CAST_HINT.format(name=port.name))
     if (bool(port.type.ragged_rank), port.type.is_sparse) != (bool(held.ragged_rank), held.is_sparse):
-        raise ShapeError(sentence, facts=facts, hint="Leave ragged=True and sparse=True away: the program declares a dense input.")
+        declared = "ragged" if port.type.ragged_rank else "sparse" if port.type.is_sparse else "dense"
+        raise ShapeError(sentence, facts=facts, hint=f"The program declares a {declared} input; leave out what asks for another one.")
     known = column.cell_shape
     if port.type.shape is not None:
         rows = port.type.shape[:1]
@@ -365,6 +371,7 @@ def _plan_input(
         nulls=feed.nulls,
         fill=_fitting(port.name, "nulls", _zero(port.type.dtype) if feed.nulls == "mask" else feed.value, port.type.dtype),
         pad=_fitting(port.name, "pad", feed.pad, port.type.dtype),
+        is_ragged=feed.ragged,
         ragged_rank=_ragged_rank(port, feed, known, rowwise=rowwise, pairwise=pairwise),
         is_sparse=port.type.is_sparse,
     )
@@ -392,6 +399,8 @@ def _fitting(name: str, option: str, value: Any, dtype: str) -> Any:
     refusal = DTypeError(f"input {name!r} is {dtype}, of which {option}={value!r} is none.")
     if isinstance(value, bytes) or dtype == "string":
         raise refusal
+    if isinstance(value, int) and abs(value) >= 2**63 and BY_NAME[dtype].numpy.kind in "fc" and abs(value) < 2**1023:
+        value = float(value)
     try:
         _, lost = narrow_values(np.asarray(value), dtype)
     except TypeError as error:
@@ -450,8 +459,9 @@ def _as_tensor_column(column: Column) -> Column:
 def _vector_column(port: Port, cell_shape: Shape) -> Column:
     """Return the column of vectors or matrices that an output becomes."""
     if len(cell_shape) not in VECTOR_NAMES or port.type.ragged_rank:
-        raise ShapeError(f"vector= names output {port.name!r}, which is {port.type}, but cells of one or two dimensions are wanted.")
-    if not np.can_cast(BY_NAME[port.type.dtype].numpy, np.float64, "safe") or port.type.dtype in ("string", "bool"):
+        raise ShapeError(f"vector= names output {port.name!r}, which is {port.type}, but dense cells of one or two dimensions are wanted.")
+    number = BY_NAME[port.type.dtype].numpy
+    if number.kind not in "iuf" or (number.kind in "iu" and number.itemsize > 4):
         raise DTypeError(f"vector= names output {port.name!r}, which is {port.type}, but numbers that float64 holds are wanted.")
     rank = len(cell_shape)
     return Column(port.name, (VECTOR, MATRIX)[rank - 1], True, "float64", cell_shape, native_type=VECTOR_NAMES[rank])

@@ -23,12 +23,12 @@ def eagerly() -> Any:
 def to_tensor(values: np.ndarray, dtype: str | None = None) -> tf.Tensor:
     """Make a tensor over an array's memory (numbers, booleans), or of its bytes (object arrays).
 
-    With the dtype "bfloat16" the array holds the numbers' bits as uint16.
+    With the dtype "bfloat16" the array holds the numbers' bits as uint16, or the numbers as float32.
 
     The array must not be written to while the tensor lives.
     """
     if dtype == "bfloat16":
-        return tf.bitcast(to_tensor(values), tf.bfloat16)
+        return tf.cast(to_tensor(values), dtype) if values.dtype == np.float32 else tf.bitcast(to_tensor(values), dtype)
     if values.dtype == object:
         return tf.constant(values, dtype=tf.string, shape=values.shape)
     if values.size == 0:

@@ -142,7 +142,7 @@ def test_cells_of_their_own_shapes_come_back(leaf, data):
     seed = data.draw(st.integers(0, 2**32))
     cells = [random_values(leaf, shape, seed + i) for i, shape in enumerate(shapes)]
     array = encode_cells(cells).cast(list_type(leaf, rank))
-    held = decode_cells(data.draw(st.sampled_from(LAYOUTS))(array), cells_of(Shape([None] * rank)))
+    held, _ = decode_cells(data.draw(st.sampled_from(LAYOUTS))(array), cells_of(Shape([None] * rank)))
     for row, cell in enumerate(cells):
         taken = held.take(np.array([row]))
         check_same(taken.reshape(-1), cell.reshape(-1))
@@ -157,7 +157,7 @@ def test_a_dense_block_is_cells_of_one_shape(data):
     dims = data.draw(st.lists(st.integers(1, 3), max_size=4))
     values = random_values(pa.int64(), [data.draw(st.integers(1, 5)), *dims], data.draw(st.integers(0, 99)))
     array = data.draw(st.sampled_from(LAYOUTS))(encode_dense(values, list_type(pa.int64(), len(dims)), "y"))
-    cells = decode_cells(array, cells_of(Shape([None] * len(dims))))
+    cells, _ = decode_cells(array, cells_of(Shape([None] * len(dims))))
     rows = np.array(data.draw(st.permutations(range(len(values)))))
     check_same(cells.take(rows), np.ascontiguousarray(values[rows]))
     assert encode_cells(list(values)).cast(array.type).equals(array)
@@ -294,7 +294,7 @@ def decode_both(array: pa.Array) -> Any:
     except (NullError, DTypeError) as error:
         check_refused(lambda: decode_cells(array, cells_of(shape)), type(error), str(error))
         raise
-    cells = decode_cells(array, cells_of(shape))
+    cells, _ = decode_cells(array, cells_of(shape))
     assert cells.take(np.arange(len(array))).tolist() == block
     return block
 
@@ -415,7 +415,7 @@ def test_a_fixed_size_list_is_held_to_the_known_length():
 def test_shapes_of_cells(case):
     def shapes(given: tuple[list[Any], list[int | None]]) -> list[list[int]]:
         cells, known = given
-        return decode_cells(pa.array(cells, list_type(pa.int64(), len(known))), cells_of(Shape(known))).shapes.tolist()
+        return decode_cells(pa.array(cells, list_type(pa.int64(), len(known))), cells_of(Shape(known)))[0].shapes.tolist()
 
     check(shapes, case)
 
@@ -491,7 +491,7 @@ def test_nan_stays_nan_in_a_cast():
 
 
 def test_cells_are_cast_too():
-    cells = decode_cells(pa.array([[1], [2, 3]]), cells_of(Shape([None]), "float32"))
+    cells, _ = decode_cells(pa.array([[1], [2, 3]]), cells_of(Shape([None]), "float32"))
     check_same(cells.values, np.array([1, 2, 3], np.float32))
     message = "input 'x' wants float32 but column 'y' holds 1e+39 in row 1 of the block, which float32 cannot hold."
     check_refused(lambda: decode_cells(pa.array([[1.0], [2.0, 1e39]]), cells_of(Shape([None]), "float32")), DTypeError, message)

@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from tensorframes.blocks.dense import check_no_nulls, unwrap_list
-from tensorframes.blocks.scalars import RowOf, decode_values, take_aligned
+from tensorframes.blocks.scalars import RowOf, decode_values, empty_aligned, stored, take_aligned
 from tensorframes.columns import split_lists
+from tensorframes.dtypes import dtype_of_arrow
 from tensorframes.errors import NullError, ShapeError
 from tensorframes.feeds import ColumnInput
 from tensorframes.shapes import Shape
@@ -40,16 +41,16 @@ class Cells:
         return take_aligned(self.values, where).reshape(len(rows), *shape)
 
 
-def decode_cells(array: pa.Array, source: ColumnInput, rows: np.ndarray | None = None) -> Cells:
-    """Turn an Arrow array of nested lists into cells.
+def decode_cells(array: pa.Array, source: ColumnInput, rows: np.ndarray | None = None) -> tuple[Cells, Cells]:
+    """Turn an Arrow array of nested lists into cells, and where a value was present.
 
     Args:
         array: the column's cells.
-        source: what is known of the cells' shape, which is held to, and the dtype that the input wants.
+        source: what is known of the cells' shape, which is held to, the dtype that the input wants, and what stands for a null element.
         rows: the rows' numbers in their block, for messages; None: all rows, in order.
 
     Raises:
-        NullError: there is a null, in a cell or as a cell.
+        NullError: there is a null array, or a null element and nothing stands for it.
         ShapeError: a cell is not rectangular, or not of the known shape.
         DTypeError: a value does not survive the cast.
     """
@@ -63,16 +64,34 @@ def decode_cells(array: pa.Array, source: ColumnInput, rows: np.ndarray | None =
         if isinstance(lengths, int):
             lengths = np.full(int(per_row.sum()), lengths, dtype=np.int64)
         shapes[:, depth] = _one_length_per_row(lengths, per_row, column, depth, numbers)
-        if wanted is not None and (shapes[:, depth] != wanted).any():
-            row = int(np.argmax(shapes[:, depth] != wanted))
-            raise ShapeError(
-                f"column {column!r} wants {wanted} elements at level {depth + 1} but row {numbers[row]} of the block holds "
-                f"{shapes[row, depth]}."
-            )
+        if wanted is not None:
+            shapes[per_row == 0, depth] = wanted  # a row without lists there has none of another length
+            differs = shapes[:, depth] != wanted
+            if differs.any():
+                row = int(np.argmax(differs))
+                raise ShapeError(
+                    f"column {column!r} wants {wanted} elements at level {depth + 1} but row {numbers[row]} of the block holds "
+                    f"{shapes[row, depth]}."
+                )
         per_row = per_row * shapes[:, depth]
-    row_of = _uneven_rows(per_row, numbers)
-    check_no_nulls(array, column, row_of, is_cell=not cell_shape)
-    return Cells(decode_values(array, source, row_of), shapes, np.cumsum(per_row) - per_row)
+    values, is_present = _decode_leaves(array, source, _uneven_rows(per_row, numbers))
+    starts = np.cumsum(per_row) - per_row
+    return Cells(values, shapes, starts), Cells(is_present, shapes, starts)
+
+
+def _decode_leaves(array: pa.Array, source: ColumnInput, row_of: RowOf) -> tuple[np.ndarray, np.ndarray]:
+    """Decode elements, with what stands for a null, and tell which were present."""
+    if source.fill is None or not array.null_count:
+        check_no_nulls(array, source.column, row_of, is_cell=not source.cell_shape)
+        values = decode_values(array, source, row_of)
+        return values, np.broadcast_to(True, values.shape)
+    is_present: np.ndarray = array.is_valid().to_numpy(zero_copy_only=False)
+    where = np.flatnonzero(is_present)
+    present = decode_values(array.drop_null(), source, lambda element: row_of(int(where[element])))
+    values = np.empty(len(array), dtype=object) if present.dtype == object else empty_aligned([len(array)], present.dtype)
+    values[~is_present] = stored(source.fill, source.cast or source.narrowed or str(dtype_of_arrow(array.type)))
+    values[where] = present
+    return values, is_present
 
 
 def is_rectangular(array: pa.Array) -> bool:

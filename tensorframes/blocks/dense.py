@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tensorframes.blocks.scalars import RowOf, decode_scalars, encode_scalars, even_rows
+from tensorframes.blocks.scalars import Numbers, RowOf, decode_scalars, encode_scalars, even_rows, levels_around
 from tensorframes.columns import split_lists
 from tensorframes.errors import NullError, ShapeError
 from tensorframes.shapes import Shape
@@ -23,9 +23,7 @@ _MOST_ELEMENTS = 2**31 - 1
 Leaves = Callable[[pa.Array, RowOf], np.ndarray]
 
 
-def decode_dense(
-    array: pa.Array, column: str, cell_shape: Shape, leaves: Leaves | None = None, rows: np.ndarray | None = None
-) -> np.ndarray:
+def decode_dense(array: pa.Array, column: str, cell_shape: Shape, leaves: Leaves | None = None, numbers: Numbers = None) -> np.ndarray:
     """Turn an Arrow array into one array of shape ``[rows, *cell]``.
 
     Args:
@@ -33,7 +31,7 @@ def decode_dense(
         column: the column's name, for messages.
         cell_shape: what is known of the cells' shape; known dimensions are held to.
         leaves: decodes the elements; None: `decode_scalars`.
-        rows: the rows' numbers in their block, for messages; None: all rows, in order.
+        numbers: how messages call the cells.
 
     Returns:
         An array whose address is a multiple of 64 and that shares Arrow's buffer where that already is.
@@ -43,13 +41,14 @@ def decode_dense(
         ShapeError: cells differ in shape, or from the known one.
     """
     dims = [len(array)]
-    row_of = even_rows(1, rows)
+    around = levels_around(numbers)
+    row_of = even_rows(1, numbers)
     for wanted in cell_shape:
-        check_no_nulls(array, column, row_of, is_cell=len(dims) == 1)
+        check_no_nulls(array, column, row_of, is_cell=len(dims) + around == 1)
         lengths, array = unwrap_list(array)
-        dims.append(common_length(lengths, wanted, column, dims, rows))
-        row_of = even_rows(math.prod(dims[1:]), rows)
-    check_no_nulls(array, column, row_of, is_cell=len(dims) == 1)
+        dims.append(common_length(lengths, wanted, column, dims, numbers))
+        row_of = even_rows(math.prod(dims[1:]), numbers)
+    check_no_nulls(array, column, row_of, is_cell=len(dims) + around == 1)
     values = decode_scalars(array, column, row_of) if leaves is None else leaves(array, row_of)
     return values.reshape(dims)
 
@@ -153,15 +152,15 @@ def null_error(count: int, first: int, column: str, row_of: RowOf, is_cell: bool
     return NullError(f"column {column!r} holds {held} {where} of the block, where no null may be.")
 
 
-def common_length(lengths: np.ndarray | int, wanted: int | None, column: str, dims: Sequence[int], rows: np.ndarray | None = None) -> int:
+def common_length(lengths: np.ndarray | int, wanted: int | None, column: str, dims: Sequence[int], numbers: Numbers = None) -> int:
     """Return the length that all lists of a level have.
 
     Args:
         lengths: their lengths, or the one of a fixed-size list.
         wanted: the length that is known.
         column: the column's name, for messages.
-        dims: the dimensions before this one, the rows first.
-        rows: the rows' numbers in their block, for messages.
+        dims: the dimensions before this one, the cells first.
+        numbers: how messages call the cells.
 
     Raises:
         ShapeError: names the two that differ.
@@ -175,13 +174,12 @@ def common_length(lengths: np.ndarray | int, wanted: int | None, column: str, di
     if not differs.any():
         return common
     first = int(np.argmax(differs))
-    per_row = math.prod(dims[1:])
-    row, held = first // per_row, int(lengths[first])
-    row, zeroth = (row, 0) if rows is None else (int(rows[row]), int(rows[0]))
+    row_of, level = even_rows(math.prod(dims[1:]), numbers), len(dims) + levels_around(numbers)
+    (zeroth, _), (row, _), held = row_of(0), row_of(first), int(lengths[first])
     if wanted is not None:
-        raise ShapeError(f"column {column!r} wants {wanted} elements at level {len(dims)} but row {row} of the block holds {held}.")
+        raise ShapeError(f"column {column!r} wants {wanted} elements at level {level} but row {row} of the block holds {held}.")
     raise ShapeError(
-        f"column {column!r} is no dense block: at level {len(dims)}, row {zeroth} of the block holds {common} elements and row {row} holds "
+        f"column {column!r} is no dense block: at level {level}, row {zeroth} of the block holds {common} elements and row {row} holds "
         f"{held}."
     )
 

@@ -5,19 +5,19 @@ The one place where the forms (dense, ragged, sparse; cells of different shapes)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
 from tensorframes.blocks.cells import Cells, decode_cells
-from tensorframes.blocks.nested import has_nulls, plain, rows_without_null
+from tensorframes.blocks.nested import has_nulls, plain, rows_without_null, unnest
 from tensorframes.blocks.nulls import decode_filled
 from tensorframes.blocks.ragged import Ragged, concatenate_ragged, decode_block, decode_ragged
 from tensorframes.blocks.scalars import decode_values, even_rows, take_aligned
 from tensorframes.blocks.vectors import as_coordinates
-from tensorframes.columns import vector_rank
+from tensorframes.columns import list_type, split_lists, vector_rank
 from tensorframes.errors import NullError, ShapeError
 from tensorframes.feeds import ColumnInput
 
@@ -57,6 +57,20 @@ Block = np.ndarray | Ragged | Sparse
 def take_rows(block: Block, rows: np.ndarray) -> Block:
     """Gather rows of a block, in any order."""
     return take_aligned(block, rows) if isinstance(block, np.ndarray) else block.take(rows)
+
+
+def map_values(block: Block, function: Callable[[np.ndarray], np.ndarray]) -> Block:
+    """Return a block with other values in the same places."""
+    return function(block) if isinstance(block, np.ndarray) else replace(block, values=function(block.values))
+
+
+def as_column(array: pa.Array, source: ColumnInput, arrow: pa.DataType) -> pa.Array:
+    """Return cells, nulls and all, in the type of the column that is folded from them; their values are known to fit."""
+    array = plain(array, source.column)
+    leaf, shape = split_lists(array.type)
+    if pa.types.is_timestamp(leaf):
+        array = array.cast(list_type(pa.timestamp("us", leaf.tz), len(shape)))
+    return array.cast(arrow, safe=False)
 
 
 def block_bytes(block: Block) -> int:
@@ -113,10 +127,13 @@ def decode_uneven(array: pa.Array, source: ColumnInput, rows: np.ndarray | None 
         ShapeError: a cell is not rectangular, or not of the known shape.
         DTypeError: a value does not fit.
     """
-    array = plain(array, source.column)
-    if source.fill is None or not has_nulls(array, len(source.cell_shape)):
-        cells = decode_cells(array, source, rows)
-        return cells, replace(cells, values=np.broadcast_to(True, cells.values.shape))
+    array, rank = plain(array, source.column), len(source.cell_shape)
+    if source.is_ragged and rank == 1:
+        level, elements = unnest(array)
+        if level.valid is not None and source.fill is not None:
+            array = pa.ListArray.from_arrays(pa.array(np.concatenate([[0], np.cumsum(level.lengths)]), pa.int32()), elements)
+    if source.fill is None or not has_nulls(array, rank - 1):
+        return decode_cells(array, source, rows)
     try:
         values, is_present = decode_filled(array, source, rows)
     except ShapeError as error:

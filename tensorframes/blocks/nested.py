@@ -60,7 +60,7 @@ def is_valid(array: pa.Array) -> np.ndarray:
 
 
 def has_nulls(array: pa.Array, rank: int) -> bool:
-    """Tell whether there is a null among the cells or inside one; looks at counts only."""
+    """Tell whether there is a null among the cells or so many levels inside them; looks at counts only."""
     for _ in range(rank):
         if array.null_count:
             return True

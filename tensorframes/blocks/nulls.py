@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tensorframes.blocks.dense import common_length, null_error
 from tensorframes.blocks.nested import Level, is_valid, unnest
-from tensorframes.blocks.scalars import decode_values, empty_aligned, even_rows, stored
+from tensorframes.blocks.scalars import Numbers, decode_values, empty_aligned, even_rows, levels_around, stored
 from tensorframes.blocks.vectors import as_vectors, encode_matrices
 from tensorframes.columns import vector_rank
 from tensorframes.dtypes import dtype_of_arrow
@@ -23,13 +23,13 @@ from tensorframes.errors import NullError, ShapeError
 from tensorframes.feeds import ColumnInput
 
 
-def decode_filled(array: pa.Array, source: ColumnInput, rows: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+def decode_filled(array: pa.Array, source: ColumnInput, numbers: Numbers = None) -> tuple[np.ndarray, np.ndarray]:
     """Turn an Arrow array into one array of shape ``[rows, *cell]``, nulls and missing elements replaced.
 
     Args:
         array: the column's cells, as plain lists.
         source: says what stands for a null, what shorter cells are filled up with, and what is known of the cells' shape.
-        rows: the rows' numbers in their block, for messages; None: all rows, in order.
+        numbers: how messages call the cells.
 
     Returns:
         The values, and where one was present, of the same shape.
@@ -44,18 +44,18 @@ def decode_filled(array: pa.Array, source: ColumnInput, rows: np.ndarray | None 
     for depth, wanted in enumerate(source.cell_shape):
         level, array = unnest(array)
         if level.valid is not None:
-            _check_may_be_null(~level.valid, places, source, dims, rows)
+            _check_may_be_null(~level.valid, places, source, dims, numbers)
             absent.append((depth + 1, places[~level.valid]))
-        length = _length(level, wanted, source, dims, places, rows)
+        length = _length(level, wanted, source, dims, places, numbers)
         within = np.arange(level.lengths.sum()) - np.repeat(np.cumsum(level.lengths) - level.lengths, level.lengths)
         places = np.repeat(places * length, level.lengths) + within
         dims.append(length)
     if array.null_count:
         valid = is_valid(array)
-        _check_may_be_null(~valid, places, source, dims, rows)
+        _check_may_be_null(~valid, places, source, dims, numbers)
         absent.append((len(dims), places[~valid]))
         array, places = array.drop_null(), places[valid]
-    row_of = even_rows(math.prod(dims[1:]), rows)
+    row_of = even_rows(math.prod(dims[1:]), numbers)
     present = decode_values(array, source, lambda element: row_of(int(places[element])))
     return _assemble(present, places, dims, absent, source, dtype=source.cast or source.narrowed or str(dtype_of_arrow(array.type)))
 
@@ -75,28 +75,30 @@ def _assemble(
     return values, is_present
 
 
-def _check_may_be_null(null: np.ndarray, places: np.ndarray, source: ColumnInput, dims: Sequence[int], rows: np.ndarray | None) -> None:
+def _check_may_be_null(null: np.ndarray, places: np.ndarray, source: ColumnInput, dims: Sequence[int], numbers: Numbers) -> None:
     if source.fill is None and null.any():
         first = int(places[np.argmax(null)])
-        raise null_error(int(null.sum()), first, source.column, even_rows(math.prod(dims[1:]), rows), len(dims) == 1)
+        raise null_error(
+            int(null.sum()), first, source.column, even_rows(math.prod(dims[1:]), numbers), len(dims) + levels_around(numbers) == 1
+        )
 
 
-def _length(level: Level, wanted: int | None, source: ColumnInput, dims: Sequence[int], places: np.ndarray, rows: np.ndarray | None) -> int:
+def _length(level: Level, wanted: int | None, source: ColumnInput, dims: Sequence[int], places: np.ndarray, numbers: Numbers) -> int:
     """Return how long the lists of a level are in the block."""
     lengths, held = (level.lengths, places) if level.valid is None else (level.lengths[level.valid], places[level.valid])
-    row_of = even_rows(math.prod(dims[1:]), rows)
+    row_of, depth = even_rows(math.prod(dims[1:]), numbers), len(dims) + levels_around(numbers)
     if source.pad is not None:
         length = int(lengths.max(initial=0)) if wanted is None else wanted
         if (lengths > length).any():
             longest = int(np.argmax(lengths > length))
             raise ShapeError(
-                f"column {source.column!r} is padded to {length} elements at level {len(dims)} but row {row_of(int(held[longest]))[0]} of "
+                f"column {source.column!r} is padded to {length} elements at level {depth} but row {row_of(int(held[longest]))[0]} of "
                 f"the block holds {lengths[longest]}."
             )
         return length
     if len(lengths) == 0 and wanted is None and level.valid is not None and len(level.valid):
         row, element = row_of(int(places[0]))
-        where = f"row {row}" if len(dims) == 1 else f"element {element} of row {row}"
+        where = f"row {row}" if depth == 1 else f"element {element} of row {row}"
         raise NullError(
             f"column {source.column!r} holds a null array at {where} of the block, and no other that would tell its length.",
             hint=f"Note the shape: tfs.append_shape(frame, {source.column!r}, [None, …]).",
@@ -105,7 +107,7 @@ def _length(level: Level, wanted: int | None, source: ColumnInput, dims: Sequenc
     if len(differs):  # lists are not evenly spread over rows where some are null, so that the message gets these two only
         pair = np.array([0, differs[0]])
         named = np.array([row_of(int(place))[0] for place in held[pair]])
-        return common_length(lengths[pair], wanted, source.column, [2, *(1 for _ in dims[1:])], named)
+        return common_length(lengths[pair], wanted, source.column, [2, *(1 for _ in range(depth - 1))], named)
     return common_length(lengths, wanted, source.column, dims)
 
 
@@ -131,10 +133,3 @@ def spread(array: pa.Array, is_present: np.ndarray) -> pa.Array:
     blank = as_vectors(pa.array([[]], pa.list_(pa.float64()))) if rank == 1 else encode_matrices(np.zeros([1, 0, 0]))
     filled = pa.concat_arrays([array, blank]).take(pa.array(np.where(is_present, rows, len(array))))
     return pa.StructArray.from_arrays(filled.flatten(), fields=list(array.type), mask=pa.array(~is_present))
-
-
-def with_nulls(array: pa.Array, is_present: np.ndarray) -> pa.Array:
-    """Return an array of nested lists, or of scalars, with nulls for the elements that were not present."""
-    if pa.types.is_list(array.type):
-        return pa.ListArray.from_arrays(array.offsets, with_nulls(array.values, is_present))
-    return array.take(pa.array(np.arange(len(array)), mask=~is_present))

@@ -15,7 +15,7 @@ import pyarrow as pa
 from tensorframes.blocks.dense import decode_dense, encode_dense, null_error
 from tensorframes.blocks.nested import has_nulls, unnest
 from tensorframes.blocks.nulls import decode_filled
-from tensorframes.blocks.scalars import RowOf, decode_values, take_aligned
+from tensorframes.blocks.scalars import Elements, Numbers, decode_values, even_rows, take_aligned
 from tensorframes.columns import split_lists
 from tensorframes.errors import ShapeError
 from tensorframes.feeds import ColumnInput
@@ -83,30 +83,22 @@ def decode_ragged(array: pa.Array, source: ColumnInput, rows: np.ndarray | None 
         if level.valid is not None and source.fill is None:
             first = int(np.argmin(level.valid))
             count = int((~level.valid).sum())
-            raise null_error(count, first, source.column, _numbered(numbers), depth == 0)
+            raise null_error(count, first, source.column, even_rows(1, Elements(numbers, depth)), depth == 0)
         splits.append(np.concatenate([[0], np.cumsum(level.lengths, dtype=np.int64)]))
         numbers = np.repeat(numbers, level.lengths)
     inner = replace(source, cell_shape=Shape(source.cell_shape[source.ragged_rank :]))
-    values, is_present = decode_block(array, inner, numbers)
+    values, is_present = decode_block(array, inner, Elements(numbers, source.ragged_rank))
     return Ragged(values, tuple(splits)), Ragged(is_present, tuple(splits))
 
 
-def _numbered(numbers: np.ndarray) -> RowOf:
-    """Return element → row and position in the row, for elements of which each has a row's number."""
-
-    def row_of(element: int) -> tuple[int, int]:
-        row = int(numbers[element])
-        return row, element - int(np.searchsorted(numbers, row))
-
-    return row_of
-
-
-def decode_block(array: pa.Array, source: ColumnInput, rows: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+def decode_block(array: pa.Array, source: ColumnInput, numbers: Numbers = None) -> tuple[np.ndarray, np.ndarray]:
     """Turn an Arrow array into a dense block, and where values were present, as `decode_filled` does; sharing memory where it can be."""
     if source.pad is None and (source.fill is None or not has_nulls(array, len(source.cell_shape))):
-        values = decode_dense(array, source.column, source.cell_shape, lambda leaves, row_of: decode_values(leaves, source, row_of), rows)
+        values = decode_dense(
+            array, source.column, source.cell_shape, lambda leaves, row_of: decode_values(leaves, source, row_of), numbers
+        )
         return values, np.broadcast_to(True, values.shape)
-    return decode_filled(array, source, rows)
+    return decode_filled(array, source, numbers)
 
 
 def encode_ragged(block: Ragged, arrow: pa.DataType, output: str, rows: np.ndarray | None = None) -> pa.Array:

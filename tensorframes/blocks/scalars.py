@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
@@ -25,19 +26,46 @@ _MOST_BYTES = 2**31 - 1
 RowOf = Callable[[int], tuple[int, int]]
 
 
-def even_rows(per_row: int, rows: np.ndarray | None = None) -> RowOf:
-    """Return element → row and position in the row, where every row has equally many elements.
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """Cells that are elements of a block's rows, as the lists inside ragged ones are.
+
+    Attributes:
+        rows: for each cell the number of its row, ascending.
+        depth: how many levels of lists are around it.
+    """
+
+    rows: np.ndarray
+    depth: int
+
+
+Numbers = np.ndarray | Elements | None
+"""How messages call cells: by these numbers of rows, as elements of rows, or by their places (None)."""
+
+
+def even_rows(per_cell: int, numbers: Numbers = None) -> RowOf:
+    """Return element → row and position in the row, where every cell has equally many elements.
 
     Args:
-        per_row: elements of a row.
-        rows: the rows' numbers in their block; None: all rows, in order.
+        per_cell: elements of a cell.
+        numbers: how messages call the cells.
     """
 
     def row_of(element: int) -> tuple[int, int]:
-        row, position = divmod(element, max(per_row, 1))
-        return (row if rows is None else int(rows[row])), position
+        cell, position = divmod(element, max(per_cell, 1))
+        if numbers is None:
+            return cell, position
+        if isinstance(numbers, Elements):
+            row = int(numbers.rows[cell])
+            return row, (cell - int(np.searchsorted(numbers.rows, row))) * max(per_cell, 1) + position
+        return int(numbers[cell]), position
 
     return row_of
+
+
+def levels_around(numbers: Numbers) -> int:
+    """Return how many levels of lists are around the cells."""
+    return numbers.depth if isinstance(numbers, Elements) else 0
 
 
 def decode_scalars(array: pa.Array, column: str, row_of: RowOf) -> np.ndarray:
@@ -131,7 +159,8 @@ def _decode_decimals(array: pa.Array, source: ColumnInput, row_of: RowOf) -> np.
             first = pc.index(lost, True).as_py()
             raise _misfit(source.name, source.column, source.narrowed, array[first].as_py(), row_of(first)[0]) from error
     # By way of text, which Arrow reads to the nearest float; its own cast of decimals is off by one place in the last digit.
-    return decode_scalars(array.cast(pa.string()).cast(pa.float64()), source.column, row_of)
+    text, nearest = array.cast(pa.string()), pa.float32() if source.narrowed == "float32" else pa.float64()
+    return decode_scalars(text.cast(nearest), source.column, row_of)
 
 
 def narrow_values(values: np.ndarray, dtype: str) -> tuple[np.ndarray, np.ndarray]:
@@ -148,7 +177,7 @@ def narrow_values(values: np.ndarray, dtype: str) -> tuple[np.ndarray, np.ndarra
     if values.dtype.kind not in "biufc" or (values.dtype.kind == "c" and storage.kind != "c"):
         raise TypeError(f"{values.dtype} is not cast to {dtype}")
     with np.errstate(all="ignore"):
-        cast = values.astype(storage)
+        cast = _to_odd_float32(values).astype(storage) if dtype == "bfloat16" else values.astype(storage)
         if storage.kind == "b":
             lost = (values != 0) & (values != 1)
         elif storage.kind in "iu":
@@ -164,6 +193,26 @@ def narrow_values(values: np.ndarray, dtype: str) -> tuple[np.ndarray, np.ndarra
         else:
             lost = ~np.isfinite(cast) & np.isfinite(values)
     return cast.view(np.uint16) if dtype == "bfloat16" else cast, np.asarray(lost)
+
+
+def _to_odd_float32(values: np.ndarray) -> np.ndarray:
+    """Round 64-bit floats to 32 bits so that rounding once more, to 16, gives the nearest: what is lost sets the last bit."""
+    if values.dtype != np.float64:
+        return values
+    nearest = values.astype(np.float32)
+    away = np.abs(nearest.astype(np.float64)) > np.abs(values)
+    bits = nearest.view(np.uint32) - away
+    is_exact = (nearest.astype(np.float64) == values) | ~np.isfinite(values)
+    odd: np.ndarray = (
+        np.where(is_exact | np.isinf(nearest), nearest.view(np.uint32), bits | np.uint32(1)).astype(np.uint32).view(np.float32)
+    )
+    return odd
+
+
+def from_bfloat16(bits: np.ndarray) -> np.ndarray:
+    """Return numbers whose bits an array holds, as float32."""
+    wide: np.ndarray = (bits.astype(np.uint32) << 16).view(np.float32)
+    return wide
 
 
 def stored(value: Any, dtype: str) -> Any:

@@ -13,7 +13,7 @@ from pandas.api.typing import DataFrameGroupBy
 
 from tensorframes.blocks.cells import encode_cells, is_rectangular
 from tensorframes.blocks.dense import unwrap_list
-from tensorframes.columns import SHAPE_KEY, Column, Schema, column_from_field, metadata_of, plain_schema
+from tensorframes.columns import MATRIX, SHAPE_KEY, VECTOR, Column, Schema, column_from_field, metadata_of, plain_schema
 from tensorframes.frames.base import AbstractGrouped, AbstractMemoryFrame, Folding, Path, arrow_schema, field_of, positional_names
 from tensorframes.shapes import Shape
 
@@ -110,12 +110,17 @@ def _objects_to_arrow(series: pd.Series) -> pa.Array:
     if len(series) == 0:
         return pa.array([], pa.string())  # what columns of objects mostly hold; there is nothing else to go by
     first = next((cell for cell in series if not _is_missing(cell)), None)
+    if isinstance(first, dict) and (kind := _VECTORS.get(tuple(first))):
+        return pa.array(series, kind, from_pandas=True)
     if not isinstance(first, list | tuple | np.ndarray):
         return pa.array(series, from_pandas=True)
     cells = [None if _is_missing(cell) else cell for cell in series]
     if isinstance(first, np.ndarray) and first.ndim > 1:
         return encode_cells([None if cell is None else np.asarray(cell) for cell in cells])
     return pa.array(cells, from_pandas=False)
+
+
+_VECTORS = {tuple(field.name for field in kind): kind for kind in (VECTOR, MATRIX)}
 
 
 def _is_missing(cell: Any) -> bool:

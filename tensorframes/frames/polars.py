@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 from polars.dataframe.group_by import GroupBy
 
-from tensorframes.columns import Column, Schema, column_from_field, plain_schema
+from tensorframes.columns import Column, Schema, column_from_field, plain_schema, vector_rank
 from tensorframes.errors import ColumnError, FrameError, ShapeError
 from tensorframes.frames.base import (
     AbstractGrouped,
@@ -53,7 +53,8 @@ class PolarsFrame(AbstractMemoryFrame):
 
     def with_shapes(self, columns: Sequence[Column]) -> Any:
         """Cast lists whose length is known to fixed-size arrays."""
-        return self.native.with_columns(_as_array(self.native.get_column(column.name), column) for column in columns)
+        lists = [column for column in columns if vector_rank(column.arrow) is None]  # a vector's type has no place for its size
+        return self.native.with_columns(_as_array(self.native.get_column(column.name), column) for column in lists)
 
     def with_keys(self, native: Any, names: Sequence[str], keys: Sequence[Path], rows: np.ndarray) -> Any:
         """Take keys from this frame: Enum, or Categorical of its own kind."""
@@ -74,7 +75,7 @@ def _column(series: pl.Series) -> Column:
 def _from_arrow(outputs: pa.Table) -> pl.DataFrame:
     frame = pl.from_arrow(outputs)
     assert isinstance(frame, pl.DataFrame)
-    shaped = [column for column in map(column_from_field, outputs.schema) if column.cell_shape]
+    shaped = [column for column in map(column_from_field, outputs.schema) if column.cell_shape and vector_rank(column.arrow) is None]
     return frame.with_columns(_as_array(frame.get_column(column.name), column) for column in shaped)
 
 

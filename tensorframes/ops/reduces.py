@@ -143,7 +143,8 @@ def _reduce(source: AbstractFrame, fold: Fold) -> Any:
     here = replace(again, plan=replace(again.plan, device="auto"))  # the driver need not have the workers' devices
     folded = next(here(rows.to_batches()), None)
     if folded is None:
-        skipped = " without a null in " + " or ".join(repr(source.column) for source in plan.skipping) if plan.skipping else ""
+        names = dict.fromkeys(repr(source.column) for source in plan.skipping)
+        skipped = f" without a null in {' or '.join(names)}" if names else ""
         raise EmptyFrameError(f"the frame has no row to fold{skipped}.")
     cells = [_cell(here.plan, position, folded.column(position)) for position in range(folded.num_columns)]
     return pack(plan.program.structure, plan.program.outputs, [_value(plan, i, cell) for i, cell in enumerate(cells)])
