@@ -23,6 +23,7 @@ _ROOMS = {
     "block": "ops.placeholders",
     "row": "ops.placeholders",
     "feed": "feeds",
+    "load_program": "ops.programs",
     "program": "ops.programs",
     "Program": "programs",
     "Column": "columns",

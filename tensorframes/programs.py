@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import os
 import re
 import threading
 import weakref
@@ -58,8 +59,9 @@ class Capture:
         tensor: the placeholder in the graph that stands for it.
         dtype: the value's dtype.
         shape: the value's shape.
-        data: the value, as a serialised ``TensorProto``.
+        data: the value, as a serialised ``TensorProto``; of a lookup table its values.
         is_variable: whether the graph reads it through a variable's handle.
+        keys: of a lookup table its keys, as a serialised ``TensorProto``; None for anything else.
     """
 
     tensor: str
@@ -67,6 +69,7 @@ class Capture:
     shape: tuple[int, ...]
     data: bytes = field(repr=False)
     is_variable: bool = False
+    keys: bytes | None = field(repr=False, default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +119,7 @@ class Program:
     @property
     def nbytes(self) -> int:
         """Bytes of the graph and of all captured values."""
-        return len(self.graph) + sum(len(capture.data) for capture in self.captures)
+        return len(self.graph) + sum(len(capture.data) + len(capture.keys or b"") for capture in self.captures)
 
     def __repr__(self) -> str:
         """Print as ``Program(x: float64[?, 100]) -> (z: float64[?])``."""
@@ -150,6 +153,38 @@ class Program:
         with eagerly():
             feeds = [_as_input(given[port.name], port) for port in self.input_ports]
             return self._pack(load(self)([part for value in feeds for part in split(value)]))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the program as a SavedModel with one signature, "serving_default", which TensorFlow Serving loads too.
+
+        Args:
+            path: a directory, which is made.
+
+        Raises:
+            ProgramError: an input or output is ragged or sparse, which a signature cannot have.
+
+        Example:
+            >>> import tempfile, tensorflow as tf, tensorframes as tfs
+            >>> program = tfs.program(lambda x: {"z": x + 3}, signature={"x": tf.TensorSpec([None], tf.float64)})
+            >>> with tempfile.TemporaryDirectory() as path:
+            ...     program.save(path)
+            ...     tfs.load_program(path)
+            Program(x: float64[?]) -> (z: float64[?])
+        """
+        for port in (*self.input_ports, *self.output_ports):
+            if len(port.tensors) > 1:
+                raise ProgramError(f"{port.name!r} is {port.type}, but a SavedModel's signature has dense tensors only.", verb="save")
+        with eagerly():
+            module = tf.Module()
+            module.function = GraphFunction(self)
+            module.values = module.function.values  # tracked, so that they are written
+
+            def serve(**inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+                return dict(zip(self.outputs, module.function(*(inputs[name] for name in self.inputs)), strict=True))
+
+            specs = {port.name: tf.TensorSpec(port.type.shape, port.type.dtype, name=port.name) for port in self.input_ports}
+            module.serve = tf.function(serve, autograph=False).get_concrete_function(**specs)
+            tf.saved_model.save(module, os.fspath(path), signatures={"serving_default": module.serve})
 
     def _pack(self, parts: Sequence[tf.Tensor]) -> Any:
         return pack(self.structure, self.outputs, self.join_outputs(parts))
@@ -246,6 +281,7 @@ class GraphFunction:
     """A Python function that puts a program's graph into the graph being traced.
 
     Attributes:
+        values: the variables, tables and tensors that the graph reads.
         has_functions: whether there are functions inside the graph, as loops, conditions and nested ``tf.function``s make them.
     """
 
@@ -253,14 +289,14 @@ class GraphFunction:
         """Create the variables, which live as long as this object."""
         self._program = program
         self._graph = register_functions(tf.compat.v1.GraphDef.FromString(program.graph), self)
-        self._values = [_restore_capture(capture) for capture in program.captures]
+        self.values = [_restore_capture(capture) for capture in program.captures]
         self.has_functions = bool(self._graph.library.function)
 
     def __call__(self, *inputs: tf.Tensor) -> list[tf.Tensor]:
         """Take the plain tensors of the inputs, give those of the outputs, in order, after the program's side effects."""
         program = self._program
         feeds = dict(zip((name for port in program.input_ports for name in port.tensors), inputs, strict=True))
-        feeds |= {capture.tensor: capture_value(value) for capture, value in zip(program.captures, self._values, strict=True)}
+        feeds |= {capture.tensor: capture_value(value) for capture, value in zip(program.captures, self.values, strict=True)}
         outputs = [name for port in program.output_ports for name in port.tensors]
         found = import_graph(self._graph, feeds, [*outputs, *program.controls])
         count = len(outputs)
@@ -327,8 +363,10 @@ def _unregister(names: Sequence[str]) -> None:
 
 
 def capture_value(value: Any) -> tf.Tensor:
-    """Return a variable's handle, or an eager tensor, as a tensor of the graph being traced, which notes where it came from."""
+    """Return a variable's or table's handle, or an eager tensor, as one of the graph being traced, which notes where it came from."""
     tracing = tf.compat.v1.get_default_graph()
+    if isinstance(value, tf.lookup.experimental.MutableHashTable):
+        return tracing.capture(value.resource_handle)
     if not isinstance(value, tf.Variable):
         return tracing.capture(value)
     tracing.watch_variable(value)
@@ -352,13 +390,15 @@ def freeze(
     check_shippable(graph_def)
     input_ports, output_ports = _ports(inputs, concrete.inputs), _ports(outputs, concrete.outputs)
     inside = [tensor.name for tensor in concrete.inputs[sum(len(port.tensors) for port in input_ports) :]]
-    captures = tuple(_freeze_capture(name, value, graph) for name, value in zip(inside, concrete.captured_inputs, strict=True))
+    table_types = _table_types(graph_def)
+    captures = tuple(_freeze_capture(name, value, graph, table_types) for name, value in zip(inside, concrete.captured_inputs, strict=True))
     controls = tuple(op.name for op in graph.control_outputs if _has_effect(op.node_def, graph_def.library))
     given, wanted = [tensor.name for tensor in concrete.inputs], [tensor.name for tensor in concrete.outputs]
     digest = hashlib.sha256(digest_graph(graph_def, given, wanted, controls).encode())
     for capture in captures:
         digest.update(f"{capture.dtype}{capture.shape}{capture.is_variable}{len(capture.data)}".encode())
         digest.update(capture.data)
+        digest.update(capture.keys or b"")
     return Program(
         input_ports,
         output_ports,
@@ -372,7 +412,7 @@ def freeze(
 
 # What TensorFlow orders as if it had a side effect, but that nobody misses where its result is not wanted.
 _EFFECTLESS = re.compile(
-    r"ReadVariableOp|ResourceGather(Nd)?|VarHandleOp|VarIsInitializedOp|NoOp|(Stateless)?(Random|TruncatedNormal|Multinomial|Parameterized)\w*"
+    r"LookupTable(Find|Size|Export)V2|ReadVariableOp|ResourceGather(Nd)?|VarHandleOp|VarIsInitializedOp|NoOp|(Stateless)?(Random|TruncatedNormal|Multinomial|Parameterized)\w*"
 )
 
 
@@ -422,7 +462,27 @@ def _ports(types: Mapping[str, TensorType], tensors: Sequence[tf.Tensor]) -> tup
     return tuple(Port(name, kind, tuple(next(waiting).name for _ in part_specs(kind))) for name, kind in types.items())
 
 
-def _freeze_capture(name: str, value: Any, graph: Any) -> Capture:
+def _table_types(graph: Any) -> set[tuple[int, int]]:
+    """Return the types of keys and values of the lookup tables that a graph reads."""
+    bodies = [graph.node, *(function.node_def for function in graph.library.function)]
+    finds = (node for body in bodies for node in body if node.op.startswith("LookupTable"))
+    return {(node.attr["Tin"].type, node.attr["Tout"].type) for node in finds if node.attr["Tin"].type}
+
+
+def _freeze_table(name: str, handle: Any, table_types: Iterable[tuple[int, int]]) -> Capture | None:
+    """Freeze a lookup table, its entries in the order of their keys; None where the handle is no table's."""
+    for keys_type, values_type in sorted(table_types):
+        try:
+            keys, values = tf.raw_ops.LookupTableExportV2(table_handle=handle, Tkeys=keys_type, Tvalues=values_type)
+        except tf.errors.OpError:  # no table, or one of other types
+            continue
+        order = sorted(range(len(keys)), key=keys.numpy().tolist().__getitem__)
+        held = [tf.make_tensor_proto(part.numpy()[order], part.dtype).SerializeToString() for part in (values, keys)]
+        return Capture(name, values.dtype.name, tuple(values.shape), held[0], keys=held[1])
+    return None
+
+
+def _freeze_capture(name: str, value: Any, graph: Any, table_types: Iterable[tuple[int, int]]) -> Capture:
     if value.dtype == tf.variant:
         raise ProgramError(f"the program reads a captured {name!r} that is no tensor, such as a dataset; make it inside the function.")
     if value.dtype != tf.resource:
@@ -430,14 +490,25 @@ def _freeze_capture(name: str, value: Any, graph: Any) -> Capture:
     else:
         variables = [variable for variable in graph.variables if variable.handle is value]
         if not variables:
-            raise ProgramError(
-                f"the program reads a resource {name!r} that is no variable, such as a lookup table or an iterator.",
-            )
+            table = _freeze_table(name, value, table_types)
+            if table is None:
+                raise ProgramError(f"the program reads a resource {name!r} that is neither a variable nor a lookup table.")
+            return table
         array, is_variable = variables[0].numpy(), True
     proto = tf.make_tensor_proto(array, dtype=(variables[0] if is_variable else value).dtype)
     return Capture(name, tf.as_dtype(proto.dtype).name, np.shape(array), proto.SerializeToString(), is_variable)
 
 
+def make_table(keys: tf.Tensor, values: tf.Tensor) -> Any:
+    """Make a lookup table; what a key that it lacks gives is said where it is read."""
+    with tf.device("CPU:0"):
+        table = tf.lookup.experimental.MutableHashTable(keys.dtype, values.dtype, tf.zeros(values.shape[1:], values.dtype))
+        table.insert(keys, values)
+    return table
+
+
 def _restore_capture(capture: Capture) -> Any:
     value = tf.constant(tf.make_ndarray(tensor_pb2.TensorProto.FromString(capture.data)))
+    if capture.keys is not None:
+        return make_table(tf.constant(tf.make_ndarray(tensor_pb2.TensorProto.FromString(capture.keys))), value)
     return tf.Variable(value, dtype=capture.dtype, trainable=False) if capture.is_variable else value

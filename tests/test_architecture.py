@@ -49,6 +49,8 @@ OWNERS = {
             "capture",
             "capture.functions",
             "capture.graphs",
+            "capture.keras_models",
+            "capture.saved_models",
             "capture.tracing",
             "capture.vectorizing",
         ),

@@ -13,7 +13,9 @@ from typing import Any
 import tensorflow as tf
 
 from tensorframes.capture.functions import as_function_fetch, is_function
-from tensorframes.capture.graphs import as_graph_fetch, find_tensor, is_graph_tensor, output_name
+from tensorframes.capture.graphs import as_graph_fetch, find_tensor, is_graph_tensor, names_tensor, output_name
+from tensorframes.capture.keras_models import as_keras_fetch, is_keras_model
+from tensorframes.capture.saved_models import as_file_fetch, is_program_file
 from tensorframes.capture.tracing import Fetch, name_outputs, single_output, trace
 from tensorframes.columns import Schema, TensorType
 from tensorframes.composites import SPECS, spec_of, split, type_of
@@ -31,6 +33,7 @@ def as_program(
     initial_variables: bool = True,
     session: Any = None,
     signature: Mapping[str, Any] | None = None,
+    jit_compile: bool = False,
     binary: Sequence[str] = (),
     vector: Sequence[str] = (),
     naming: Naming = map_names,
@@ -47,6 +50,7 @@ def as_program(
         initial_variables: whether v1 variables that have no value are initialised.
         session: the v1 session that holds the values of v1 variables.
         signature: input name → type.
+        jit_compile: compile the computation with XLA.
         binary: string outputs that are bytes.
         vector: outputs that become vectors or matrices of Spark ML.
         naming: the verb's convention for what feeds an input.
@@ -57,7 +61,7 @@ def as_program(
         ColumnError: an input has no column.
         DTypeError: no tensor holds a column's type.
     """
-    if isinstance(fetches, Program):
+    if isinstance(fetches, Program) and not jit_compile:
         return _with_columns(fetches, binary, vector)
     if signature is not None and not isinstance(signature, Mapping):
         raise ProgramError(f"signature is a {type(signature).__name__}, but a dict {{input: tf.TensorSpec}} is wanted.")
@@ -71,6 +75,8 @@ def as_program(
     fetch = as_fetch(fetches, session, initial_variables, named)
     required = [name for name in fetch.inputs if name not in fetch.optional]
     feeds = feed_dict if schema is None else naming(required, feed_dict, schema)
+    if jit_compile:
+        fetch = replace(fetch, call=tf.function(fetch.call, autograph=False, jit_compile=True), is_opaque=True)
     return _with_columns(trace(fetch, _specs(fetch, schema, feeds, signature or {}, rowwise)), binary, vector)
 
 
@@ -89,8 +95,14 @@ def as_fetch(fetches: Any, session: Any, initial_variables: bool, named: Callabl
     Raises:
         ProgramError: there is none.
     """
+    if isinstance(fetches, Fetch):
+        return fetches
     if isinstance(fetches, Program):
         return _program_fetch(fetches)
+    if is_program_file(fetches) and not names_tensor(fetches):
+        return named(as_file_fetch(fetches))
+    if is_keras_model(fetches):
+        return named(as_keras_fetch(fetches))
     if is_graph_tensor(fetches):
         tensor = find_tensor(fetches)
         return as_graph_fetch({output_name(tensor): tensor}, "bare", session, initial_variables)
@@ -106,8 +118,8 @@ def as_fetch(fetches: Any, session: Any, initial_variables: bool, named: Callabl
         return named(as_function_fetch(fetches))
     kind = "an eager tensor, which is a value and no computation" if isinstance(fetches, tf.Tensor) else f"a {type(fetches).__name__}"
     raise ProgramError(
-        f"the fetches are {kind}; wanted is a function, a tf.function, a ConcreteFunction, a v1 tensor or its name, a Program, "
-        "or a dict or list of these."
+        f"the fetches are {kind}; wanted is a function, a tf.function, a ConcreteFunction, a v1 tensor or its name, a Keras model, "
+        "a Program or its file, or a dict or list of these."
     )
 
 

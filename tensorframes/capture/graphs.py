@@ -5,24 +5,35 @@ The graph is taken from the tensors, not from the default graph, and stays as it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from tensorframes.capture.tracing import Fetch
 from tensorframes.errors import ProgramError
-from tensorframes.programs import capture_value, check_shippable, has_old_loops, import_graph, register_functions
+from tensorframes.programs import capture_value, check_shippable, has_old_loops, import_graph, make_table, register_functions
 from tensorframes.tensors import eagerly
 
 _VARIABLES = ("VarHandleOp", "VariableV2", "Variable")
 _PLACEHOLDERS = ("Placeholder", "PlaceholderWithDefault")
-_TABLES = ("HashTable", "HashTableV2", "MutableHashTableV2", "LookupTableFindV2", "LookupTableFind")
+_TABLES = ("HashTable", "HashTableV2", "MutableHashTable", "MutableHashTableV2", "MutableHashTableOfTensorsV2")
 
 
 def is_graph_tensor(fetch: Any) -> bool:
     """Tell whether a fetch is a symbolic tensor, or text that may name one."""
     return isinstance(fetch, str) or (isinstance(fetch, tf.Tensor) and not hasattr(fetch, "numpy"))
+
+
+def names_tensor(fetch: Any) -> bool:
+    """Tell whether a text names a tensor of the default graph."""
+    if not isinstance(fetch, str):
+        return False
+    try:
+        tf.compat.v1.get_default_graph().get_tensor_by_name(fetch if ":" in fetch else f"{fetch}:0")
+    except (KeyError, ValueError):
+        return False
+    return True
 
 
 def find_tensor(fetch: Any) -> tf.Tensor:
@@ -49,7 +60,9 @@ def output_name(tensor: tf.Tensor) -> str:
     return op if index == "0" else f"{op}_{index}"
 
 
-def as_graph_fetch(tensors: dict[str, tf.Tensor], structure: str, session: Any, initial_variables: bool) -> Fetch:
+def as_graph_fetch(
+    tensors: dict[str, tf.Tensor], structure: str, session: Any, initial_variables: bool, *, may_extend: bool = False
+) -> Fetch:
     """Read the subgraph that some tensors depend on, with its placeholders as inputs and its variables as values.
 
     Args:
@@ -57,6 +70,7 @@ def as_graph_fetch(tensors: dict[str, tf.Tensor], structure: str, session: Any, 
         structure: what a call of the program gives: "bare", "list" or "dict".
         session: holds the values of the variables; None: the default session of this graph, if there is one.
         initial_variables: whether variables that have no value are initialised; their values stay ours.
+        may_extend: whether the graph is ours, so that operations may be added that read its variables and lookup tables.
 
     Raises:
         ProgramError: tensors of several graphs, a variable without a value, or an operation that cannot leave the process.
@@ -67,13 +81,18 @@ def as_graph_fetch(tensors: dict[str, tf.Tensor], structure: str, session: Any, 
     (graph,) = graphs.values()
     graph_def = _subgraph(graph.as_graph_def(), [tensor.op.name for tensor in tensors.values()])
     check_shippable(graph_def)
-    _check_no_tables(graph_def)
+    if may_extend:
+        _add_reads(graph, [node.name for node in graph_def.node if node.op == "VarHandleOp"])
+    tables = {node.name: node for node in graph_def.node if node.op in _TABLES}
+    if tables and not may_extend:
+        raise ProgramError(f"the fetches read a lookup table (operation {next(iter(tables))!r}), which cannot be taken out of a v1 graph.")
+    entries = {name: _entries(graph, node, session) for name, node in tables.items()}
     values = _read_variables(graph, [node.name for node in graph_def.node if node.op in _VARIABLES], session, initial_variables)
     inputs = [node for node in graph_def.node if node.op in _PLACEHOLDERS]
     for node in graph_def.node:
-        if node.op == "VarHandleOp":
+        if node.op == "VarHandleOp" or node.name in tables:
             _become_placeholder(node)
-    call = _GraphCall(graph_def, {node.name for node in inputs}, tensors, values)
+    call = _GraphCall(graph_def, {node.name for node in inputs}, tensors, values, entries)
     return Fetch(
         "the graph",
         tuple(node.name for node in inputs),
@@ -89,7 +108,14 @@ def as_graph_fetch(tensors: dict[str, tf.Tensor], structure: str, session: Any, 
 class _GraphCall:
     """Puts a copy of a v1 graph into the graph being traced."""
 
-    def __init__(self, graph_def: Any, inputs: set[str], tensors: dict[str, tf.Tensor], values: dict[str, tf.Tensor]) -> None:
+    def __init__(
+        self,
+        graph_def: Any,
+        inputs: set[str],
+        tensors: dict[str, tf.Tensor],
+        values: dict[str, Any],
+        entries: dict[str, tuple[Any, Any]],
+    ) -> None:
         self.graph_def, self.inputs = register_functions(graph_def, self), inputs
         self.names = {name: tensor.name for name, tensor in tensors.items()}
         self.shapes = [tensor.shape for tensor in tensors.values()]
@@ -98,6 +124,7 @@ class _GraphCall:
             self.variables = {
                 name: tf.Variable(value, trainable=False) if name in handles else tf.constant(value) for name, value in values.items()
             }
+            self.variables |= {name: make_table(tf.constant(keys), tf.constant(held)) for name, (keys, held) in entries.items()}
 
     def __call__(self, feeds: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         input_map = {f"{name}:0": capture_value(value) for name, value in self.variables.items()}
@@ -118,15 +145,44 @@ def _subgraph(graph_def: Any, roots: Sequence[str]) -> Any:
             if op not in wanted:
                 wanted.add(op)
                 waiting.append(op)
-    part = tf.compat.v1.GraphDef(versions=graph_def.versions, library=graph_def.library)
+    part = tf.compat.v1.GraphDef(versions=graph_def.versions)
     part.node.extend(node for node in graph_def.node if node.name in wanted)
+    part.library.function.extend(_called(part.node, {function.signature.name: function for function in graph_def.library.function}))
+    part.library.gradient.extend(graph_def.library.gradient)
     return part
 
 
-def _check_no_tables(graph_def: Any) -> None:
-    for node in graph_def.node:
-        if node.op in _TABLES:
-            raise ProgramError(f"the fetches read a lookup table (operation {node.name!r}), which cannot be taken out of a v1 graph.")
+def _called(nodes: Iterable[Any], functions: Mapping[str, Any]) -> list[Any]:
+    """Return the functions that some nodes call, and those that these call."""
+    found: dict[str, Any] = {}
+    waiting = list(nodes)
+    while waiting:
+        node = waiting.pop()
+        attrs = node.attr.values()
+        names = [node.op, *(attr.func.name for attr in attrs if attr.HasField("func"))]
+        names += [function.name for attr in attrs for function in attr.list.func]
+        for name in names:
+            if name in functions and name not in found:
+                found[name] = functions[name]
+                waiting.extend(functions[name].node_def)
+    return list(found.values())
+
+
+def _add_reads(graph: Any, names: Iterable[str]) -> None:
+    """Add to our own graph operations that read its variables, where it has none that stands by itself."""
+    with graph.as_default(), tf.control_dependencies(None):
+        for name in names:
+            handle = graph.get_operation_by_name(name)
+            tf.raw_ops.ReadVariableOp(resource=handle.outputs[0], dtype=handle.get_attr("dtype"))
+
+
+def _entries(graph: Any, node: Any, session: Any) -> tuple[Any, Any]:
+    """Return the keys and values of a lookup table of our own graph."""
+    with graph.as_default():
+        handle = graph.get_operation_by_name(node.name).outputs[0]
+        types = [node.attr[key].type for key in ("key_dtype", "value_dtype")]
+        keys, values = session.run(tf.raw_ops.LookupTableExportV2(table_handle=handle, Tkeys=types[0], Tvalues=types[1]))
+    return keys, values
 
 
 def _read_variables(graph: Any, names: Sequence[str], session: Any, initial_variables: bool) -> dict[str, Any]:

@@ -1,13 +1,13 @@
-"""program and feed: the values that verbs take beside plain functions and names."""
+"""program and load_program: fetches as a value that verbs take."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import tensorflow as tf
-
 from tensorframes.capture import as_program
+from tensorframes.capture.saved_models import as_file_fetch, is_program_file
 from tensorframes.errors import verb
 from tensorframes.frames import wrap
 from tensorframes.programs import Program
@@ -19,10 +19,14 @@ def program(
     *,
     frame: Any = None,
     feed_dict: Any = None,
-    signature: Mapping[str, tf.TensorSpec] | None = None,
+    signature: str | Mapping[str, Any] | None = None,
     session: Any = None,
+    jit_compile: bool = False,
     binary: str | Sequence[str] = (),
     vector: str | Sequence[str] = (),
+    custom_objects: Mapping[str, Any] | None = None,
+    safe_mode: bool = True,
+    outputs: Sequence[str] = (),
 ) -> Program:
     """Capture fetches as a program: a frozen, picklable value that every verb takes.
 
@@ -30,14 +34,19 @@ def program(
     for `map_rows` included.
 
     Args:
-        fetches: as for `map_blocks`.
+        fetches: as for `map_blocks`, Keras models and files among them.
         frame: types the inputs of a function by its columns.
         feed_dict: which columns, when not those of the inputs' names.
-        signature: input name → ``tf.TensorSpec``; wins over the frame.
+        signature: input name → ``tf.TensorSpec`` (or ``tf.RaggedTensorSpec``, ``tf.SparseTensorSpec``), which wins over the frame; or the
+            name of a SavedModel's signature.
         session: the v1 session that holds the values of a v1 graph's variables.
+        jit_compile: compile the computation with XLA.
         binary: string outputs that are bytes and become binary columns.
         vector: outputs of numbers, cells ``[n]`` or ``[r, c]``, that become dense vectors or matrices of Spark ML, so that its stages can
             follow: ``VectorUDT`` and ``MatrixUDT`` columns on Spark, structs of their layout on local frames.
+        custom_objects: the classes and functions that a Keras file names and Keras does not know.
+        safe_mode: whether a ``.keras`` file that holds Python code is refused.
+        outputs: tensors of a frozen graph, such as ``["z"]``; none: those that nothing in it reads.
 
     Raises:
         ProgramError: the fetches are no program, or an input has no type.
@@ -51,4 +60,42 @@ def program(
     """
     schema = None if frame is None else wrap(frame).schema
     binary, vector = ((names,) if isinstance(names, str) else tuple(names) for names in (binary, vector))
-    return as_program(fetches, schema, feed_dict, session=session, signature=signature, binary=binary, vector=vector)
+    named = signature if isinstance(signature, str) else None
+    types = None if isinstance(signature, str) else signature
+    if is_program_file(fetches):
+        fetches = as_file_fetch(fetches, named, custom_objects=custom_objects, safe_mode=safe_mode, outputs=outputs)
+    return as_program(fetches, schema, feed_dict, session=session, signature=types, jit_compile=jit_compile, binary=binary, vector=vector)
+
+
+@verb
+def load_program(path: str | os.PathLike[str], **options: Any) -> Program:
+    """Read a program from a file: a SavedModel's directory, a ``.keras`` or ``.h5`` file, or a frozen ``.pb`` graph.
+
+    By shape: inputs and outputs are those that the signature, the model or the graph declares, ``features: float32[?, 4]`` → ``score:
+    float32[?]``.
+
+    Args:
+        path: the directory or file.
+        options: as for `program`.
+
+    Raises:
+        ProgramError: there is no such file, it cannot be read, or it has no such signature.
+
+    Example:
+        >>> import tempfile, tensorflow as tf, tensorframes as tfs
+        >>> with tempfile.TemporaryDirectory() as path:
+        ...     tfs.program(lambda x: {"z": -x}, signature={"x": tf.TensorSpec([None], tf.int64)}).save(path)
+        ...     tfs.load_program(path)
+        Program(x: int64[?]) -> (z: int64[?])
+    """
+    fetch = as_file_fetch(
+        path,
+        options.get("signature") if isinstance(options.get("signature"), str) else None,
+        custom_objects=options.pop("custom_objects", None),
+        safe_mode=options.pop("safe_mode", True),
+        outputs=options.pop("outputs", ()),
+    )
+    if isinstance(options.get("signature"), str):
+        options.pop("signature")
+    captured: Program = program(fetch, **options)
+    return captured
