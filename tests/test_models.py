@@ -1,0 +1,287 @@
+"""Keras models, SavedModels, Keras' files and frozen graphs as fetches; lookup tables; Program.save."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pyarrow as pa
+import pytest
+import tensorflow as tf
+from expectations import ExpectFail, cases, check, check_refused
+
+import tensorframes as tfs
+
+TABLE = pa.table(
+    {
+        "features": [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0]],
+        "a": pa.array([[1, 2, 3], [4, 5, 6], [7, 8, 9]], pa.list_(pa.float32())),
+        "b": pa.array([[1, 2], [3, 4], [5, 6]], pa.list_(pa.int32())),
+        "word": ["a", "zz", "b"],
+    }
+)
+FEATURES = np.array(TABLE["features"].to_pylist())
+
+
+@keras.saving.register_keras_serializable("tests")
+class Shift(keras.layers.Layer):
+    """A custom layer."""
+
+    def build(self, shape):
+        self.shift = self.add_weight(shape=(shape[-1],), initializer="ones")
+
+    def call(self, inputs):
+        return inputs + self.shift
+
+
+class Doubler(keras.Model):
+    """A subclassed model with an input of its own name."""
+
+    def __init__(self):
+        super().__init__(name="doubler")
+        self.shift = Shift()
+
+    def call(self, x, training=False):
+        return 3.0 * x if training else 2.0 * self.shift(x)
+
+
+def sequential() -> Any:
+    layers = [keras.layers.Input((3,)), Shift(), keras.layers.Dense(2), keras.layers.BatchNormalization(), keras.layers.Dropout(0.9)]
+    return keras.Sequential(layers, name="net")
+
+
+def two_by_two(as_dict: bool) -> Any:
+    a, b = keras.Input((3,), name="a"), keras.Input((2,), name="b", dtype="int32")
+    one = keras.layers.Dense(1, name="one")(a)
+    two = keras.layers.Dense(1, name="two")(keras.ops.concatenate([a, keras.ops.cast(b, "float32")], axis=1))
+    return keras.Model({"a": a, "b": b}, {"s": one, "t": two}) if as_dict else keras.Model([a, b], [one, two])
+
+
+def lookup() -> Any:
+    word = keras.Input((), dtype="string", name="word")
+    return keras.Model(word, keras.layers.StringLookup(vocabulary=["a", "b"])(word), name="index")
+
+
+def column(table: pa.Table, name: str) -> np.ndarray:
+    return np.array(table[name].to_pylist())
+
+
+# --- Keras ---
+
+
+def test_a_model_is_fed_by_position_and_gives_a_column_of_its_name() -> None:
+    model = sequential()
+    held = column(tfs.map_blocks(model, TABLE, "features"), "net")
+    np.testing.assert_allclose(held, model(FEATURES, training=False), rtol=1e-6)
+
+
+def test_a_model_on_spark(spark: Any) -> None:
+    model, index = sequential(), lookup()
+    df = spark.createDataFrame(TABLE.to_pandas()[["word", "features"]].assign(features=TABLE["features"].to_pylist()))
+    rows = tfs.map_blocks(index, tfs.map_blocks(model, df, "features")).collect()
+    assert [row["index"] for row in rows] == [1, 0, 2]
+    np.testing.assert_allclose([row.net for row in rows], model(FEATURES, training=False), rtol=1e-6)
+
+
+@pytest.mark.parametrize("as_dict", [True, False], ids=["by dict", "by list"])
+def test_several_inputs_and_outputs(as_dict: bool) -> None:
+    model = two_by_two(as_dict)
+    given = [np.array(TABLE[name].to_pylist(), kind) for name, kind in (("a", "float32"), ("b", "int32"))]
+    wanted = model({"a": given[0], "b": given[1]} if as_dict else given)
+    held = tfs.map_blocks(model, TABLE)
+    assert held.column_names[4:] == (["s", "t"] if as_dict else ["one", "two"])
+    for name, value in zip(held.column_names[4:], wanted.values() if as_dict else wanted, strict=True):
+        np.testing.assert_allclose(column(held, name), value, rtol=1e-6)
+
+
+def test_a_subclassed_model_is_fed_by_the_parameters_of_its_call() -> None:
+    model = Doubler()
+    model(tf.zeros([1, 3]))
+    assert tfs.map_blocks(model, TABLE, {"x": "a"})["doubler"].to_pylist()[0] == [4.0, 6.0, 8.0]
+    assert tfs.map_blocks({"z": model}, TABLE, "a")["z"].to_pylist()[2] == [16.0, 18.0, 20.0]
+
+
+def test_a_model_inside_a_function() -> None:
+    model = sequential()
+    wanted = np.asarray(model(FEATURES, training=False)).sum(axis=1)
+    for function in (
+        lambda features: {"z": tf.reduce_sum(model(features), 1)},
+        tf.function(lambda features: {"z": tf.reduce_sum(model(features), 1)}),
+    ):
+        np.testing.assert_allclose(column(tfs.map_blocks(function, TABLE), "z"), wanted, rtol=1e-6)
+
+
+def test_lookup_tables_travel_as_values() -> None:
+    model = lookup()
+    assert tfs.map_blocks(model, TABLE)["index"].to_pylist() == [1, 0, 2]
+    layer = keras.layers.TextVectorization()
+    layer.adapt(["a b", "b"])
+    assert tfs.map_blocks(lambda word: {"z": layer(word)}, TABLE)["z"].to_pylist() == [[3], [1], [2]]
+    assert tfs.map_rows(lambda word: {"z": layer(word[None])[0]}, TABLE)["z"].to_pylist() == [[3], [1], [2]]
+    program = tfs.program(model)
+    assert program.digest == tfs.program(lookup()).digest
+    assert pickle.loads(pickle.dumps(program))(["b", "x"]).numpy().tolist() == [2, 0]
+    other = keras.layers.StringLookup(vocabulary=["b", "a"])
+    assert tfs.program(lambda word: other(word), frame=TABLE).digest != tfs.program(lambda word: model(word), frame=TABLE).digest
+
+
+@cases(
+    ExpectFail(
+        lambda: tfs.map_blocks(Doubler(), TABLE, "a"),
+        tfs.ProgramError,
+        "map_blocks: the Keras model 'doubler' is not built, so that it has no weights.\n  Call it once, or give it an Input.",
+        "a model that is not built",
+    ),
+    ExpectFail(
+        lambda: tfs.map_blocks(sequential(), TABLE, "word"),
+        tfs.DTypeError,
+        "map_blocks: input 'INPUT' wants float32[?, 3] but column 'word' holds string[?].\n"
+        "  inputs:  INPUT: float32[?, 3]\n"
+        "  columns: features: float64[?, ?], a: float32[?, ?], b: int32[?, ?], word: string[?]\n"
+        "  Cast the column, or feed another one with feed_dict={'INPUT': …}.",
+        "a column of another type",
+    ),
+    ExpectFail(
+        lambda: tfs.load_program("/nowhere/model"), tfs.ProgramError, "load_program: there is no program at '/nowhere/model'.", "no file"
+    ),
+)
+def test_models_that_are_refused(case: ExpectFail) -> None:
+    def call(make: Any) -> Any:
+        try:
+            return make()
+        except tfs.TensorFramesError as error:  # Keras numbers the names of its inputs
+            name = error.summary.partition("input '")[2].partition("'")[0]
+            text = str(error).replace(name, "INPUT") if name.startswith("keras_tensor") else str(error)
+            raise type(error)(text) from error
+
+    check(call, case)
+
+
+# --- Files ---
+
+
+def test_files_of_keras(tmp_path: Path) -> None:
+    model = sequential()
+    wanted = np.asarray(model(FEATURES, training=False))
+    for name in ("net.keras", "net.h5"):
+        model.save(tmp_path / name)
+        for fetches in (str(tmp_path / name), tmp_path / name, tfs.load_program(tmp_path / name)):
+            np.testing.assert_allclose(column(tfs.map_blocks(fetches, TABLE, "features"), "net"), wanted, rtol=1e-6)
+
+
+def test_custom_objects_and_safe_mode(tmp_path: Path) -> None:
+    class Unregistered(keras.layers.Layer):
+        def call(self, inputs):
+            return 2 * inputs
+
+    keras.Sequential([keras.layers.Input((3,)), Unregistered()], name="net").save(tmp_path / "custom.keras")
+    program = tfs.load_program(tmp_path / "custom.keras", custom_objects={"Unregistered": Unregistered})
+    assert tfs.map_blocks(program, TABLE, "features")["net"].to_pylist()[0] == [2.0, 4.0, 6.0]
+    with pytest.raises(tfs.ProgramError, match=r"(?s)^load_program: Keras cannot load .*Unregistered"):
+        tfs.load_program(tmp_path / "custom.keras")
+    keras.Sequential([keras.layers.Input((3,)), keras.layers.Lambda(lambda x: x + 1)], name="net").save(tmp_path / "code.keras")
+    with pytest.raises(tfs.ProgramError, match=r"(?s)^load_program: Keras cannot load .*safe_mode"):
+        tfs.load_program(tmp_path / "code.keras")
+    program = tfs.load_program(tmp_path / "code.keras", safe_mode=False)
+    assert tfs.map_blocks(program, TABLE, "features")["net"].to_pylist()[0] == [2.0, 3.0, 4.0]
+
+
+def exported(model: Any, path: Path) -> Path:
+    model.export(path, verbose=False)
+    return path
+
+
+@pytest.mark.parametrize("older", [False, True], ids=["as it is", "by the loader of TensorFlow 1"])
+def test_saved_models(older: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    net, words = exported(two_by_two(False), tmp_path / "net"), exported(lookup(), tmp_path / "words")
+    wanted = tf.saved_model.load(net).signatures["serving_default"](
+        a=tf.constant(TABLE["a"].to_pylist()), b=tf.constant(TABLE["b"].to_pylist(), tf.int32)
+    )
+    if older:  # as it refuses what Keras 2 wrote with an optimizer
+
+        def refuse(path: Any) -> Any:
+            raise AttributeError("'_UserObject' object has no attribute 'add_slot'")
+
+        monkeypatch.setattr(tf.saved_model, "load", refuse)
+    held = tfs.map_blocks(net, TABLE)
+    for name, value in wanted.items():
+        np.testing.assert_allclose(column(held, name), value, rtol=1e-6)
+    assert tfs.map_blocks(str(words), TABLE)["output_0"].to_pylist() == [1, 0, 2]
+
+
+def test_a_signature_is_chosen_by_name(tmp_path: Path) -> None:
+    module = tf.Module()
+    module.double = tf.function(lambda x: {"z": 2 * x}, input_signature=[tf.TensorSpec([None], tf.float64, "x")])
+    module.negate = tf.function(lambda x: {"z": -x}, input_signature=[tf.TensorSpec([], tf.float64, "x")])
+    tf.saved_model.save(module, tmp_path, {"double": module.double, "negate": module.negate})
+    frame = pa.table({"x": [1.0, 2.0]})
+    assert tfs.map_blocks(tfs.load_program(tmp_path, signature="double"), frame)["z"].to_pylist() == [2.0, 4.0]
+    assert tfs.map_rows(tfs.load_program(tmp_path, signature="negate"), frame)["z"].to_pylist() == [-1.0, -2.0]
+    for wanted, said in (("triple", "no signature 'triple'"), (None, "no signature 'serving_default'")):
+        message = f"load_program: the SavedModel {str(tmp_path)!r} has {said}.\n  signatures: double, negate"
+        check_refused(lambda wanted=wanted: tfs.load_program(tmp_path, signature=wanted), tfs.ProgramError, message)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_saved_model_of_tensorflow_1(tmp_path: Path) -> None:
+    v1 = tf.compat.v1
+    with tf.Graph().as_default() as graph, v1.Session(graph=graph) as session:
+        x = v1.placeholder(tf.float32, [None], "x")
+        y = tf.multiply(x, v1.get_variable("w", initializer=2.5), name="y")
+        session.run(v1.global_variables_initializer())
+        v1.saved_model.simple_save(session, str(tmp_path / "v1"), inputs={"given": x}, outputs={"found": y})
+    assert tfs.map_blocks(tmp_path / "v1", pa.table({"given": pa.array([1, 2], pa.float32())}))["found"].to_pylist() == [2.5, 5.0]
+
+
+def test_a_frozen_graph(tmp_path: Path) -> None:
+    path = tmp_path / "graph.pb"
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.float64, [None], "x")
+        half = tf.divide(x, 2.0, name="half")
+        tf.add(half, 1.0, name="z")
+        path.write_bytes(graph.as_graph_def().SerializeToString())
+    frame = pa.table({"x": [2.0, 4.0]})
+    assert tfs.map_blocks(path, frame)["z"].to_pylist() == [2.0, 3.0]
+    program = tfs.load_program(path, outputs=["half", "z:0"])
+    assert repr(program) == "Program(x: float64[?]) -> (half: float64[?], z: float64[?])"
+    path.write_bytes(b"no graph")
+    with pytest.raises(tfs.ProgramError, match=r"^map_blocks: .* holds no frozen graph"):
+        tfs.map_blocks(path, frame)
+
+
+def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
+    weight = tf.Variable([[2.0], [3.0]], dtype=tf.float64)
+    program = tfs.program(
+        lambda v, s: {"z": v @ weight + tf.constant([[1.0]], tf.float64), "s": tf.strings.upper(s)},
+        signature={"v": tf.TensorSpec([None, 2], tf.float64), "s": tf.TensorSpec([None], tf.string)},
+    )
+    program.save(tmp_path / "linear")
+    again = tfs.load_program(tmp_path / "linear")
+    assert (again.inputs, again.outputs) == (program.inputs, program.outputs)
+    found = again(v=[[1.0, 1.0]], s=["é"])
+    assert (found["z"].numpy().tolist(), found["s"].numpy().tolist()) == ([[6.0]], ["é".encode()])
+    served = tf.saved_model.load(tmp_path / "linear").signatures["serving_default"]
+    assert served(v=tf.constant([[1.0, 1.0]], tf.float64), s=tf.constant(["a"]))["z"].numpy().tolist() == [[6.0]]
+    tfs.program(lookup()).save(tmp_path / "words")
+    assert tfs.map_blocks(tmp_path / "words", TABLE)["index"].to_pylist() == [1, 0, 2]
+    ragged = tfs.program(lambda x: {"z": x}, signature={"x": tf.RaggedTensorSpec([None, None], tf.int64)})
+    message = "save: 'x' is ragged int64[?, ?], but a SavedModel's signature has dense tensors only."
+    check_refused(lambda: ragged.save(tmp_path / "ragged"), tfs.ProgramError, message)
+
+
+def test_a_name_in_the_default_graph_is_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "z").mkdir()
+    with tf.Graph().as_default():
+        x = tfs.block(pa.table({"x": [1.0]}), "x")
+        tf.add(x, 1.0, name="z")
+        assert tfs.map_blocks("z", pa.table({"x": [1.0]}))["z"].to_pylist() == [2.0]
+
+
+def test_compiled_by_xla() -> None:
+    program = tfs.program(lambda a: {"z": 2 * a}, frame=TABLE, jit_compile=True)
+    assert tfs.map_blocks(program, TABLE)["z"].to_pylist()[0] == [2.0, 4.0, 6.0]
+    assert program.digest != tfs.program(lambda a: {"z": 2 * a}, frame=TABLE).digest
