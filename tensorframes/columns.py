@@ -103,7 +103,7 @@ class Column:
     @property
     def is_decimal(self) -> bool:
         """Whether its cells hold decimals, of which a feed's dtype makes a tensor."""
-        return bool(pa.types.is_decimal(split_lists(self.arrow)[0]))
+        return _is_decimal(split_lists(self.arrow)[0])
 
     @property
     def block(self) -> TensorType | None:
@@ -227,7 +227,7 @@ def column_from_field(field: pa.Field) -> Column:
     rank = vector_rank(field.type)
     leaf, inner = split_lists(field.type) if rank is None else (pa.float64(), Shape([None] * rank))
     dtype = dtype_of_arrow(leaf)
-    column = Column(field.name, field.type, field.nullable, dtype, inner if dtype or pa.types.is_decimal(leaf) else None, fields)
+    column = Column(field.name, field.type, field.nullable, dtype, inner if dtype or _is_decimal(leaf) else None, fields)
     column = column if rank is None else replace(column, native_type=VECTOR_NAMES[rank])
     known = _metadata_shape(field)
     if dtype is None or known is None or len(known) != len(inner):
@@ -286,6 +286,10 @@ def vector_rank(arrow: pa.DataType) -> int | None:
 def _spelled(arrow: pa.StructType) -> tuple[tuple[str, str], ...]:
     """Spell a struct's fields but for what may differ: what is nullable, whether lists are large, and what they call their elements."""
     return tuple((field.name, f"list of {field.type.value_type}" if is_list(field.type) else str(field.type)) for field in arrow)
+
+
+def _is_decimal(arrow: pa.DataType) -> bool:
+    return bool(pa.types.is_decimal(arrow.value_type if pa.types.is_dictionary(arrow) else arrow))
 
 
 def is_list(arrow: pa.DataType) -> bool:

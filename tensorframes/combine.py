@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from tensorframes.blocks.groups import group_rows, normalized, restored
-from tensorframes.blocks.inputs import Block, block_bytes, shown_rows, take_chunks, take_rows
+from tensorframes.blocks.inputs import Block, block_bytes, filter_rows, shown_rows, take_chunks, take_rows
 from tensorframes.blocks.nulls import spread
 from tensorframes.blocks.rebatch import join_within
 from tensorframes.columns import Column, plain_schema
@@ -130,7 +130,7 @@ class Combine:
         is_shown = shown_rows(values, self.plan.skipping)
         rows = np.arange(len(values))
         if is_shown is not None:
-            rows, values = rows[is_shown], values.filter(pa.array(is_shown))
+            rows, values = rows[is_shown], filter_rows(values, is_shown)
         pairs = [decode_cells(self.plan, source, values, rows) for source in self._sources]
         return Rows(keys, [cells for cells, _ in pairs], [mask for _, mask in pairs], is_shown)
 

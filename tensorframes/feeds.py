@@ -63,7 +63,8 @@ def feed(column: str, *, nulls: Any = "error", ragged: bool = False, pad: Any = 
         pad: shorter cells are filled up with this value, to the longest of the block or to the size that the program declares.
         sparse: the input is a ``tf.SparseTensor``: of vectors and matrices the entries that they store, of arrays those that are not 0.
         dtype: cast to this dtype: "float32", ``tf.float32``, ``np.float32``. Decimals need one. Narrowing is allowed but checked: a
-            value that does not fit (too large, NaN or a fraction for an integer) raises; a float is rounded to the nearest one.
+            value that does not fit (too large, NaN or a fraction for an integer) raises; a float is rounded to the nearest one, a
+            decimal to half precision by way of float64.
 
     Raises:
         ProgramError: options that do not go together.
@@ -143,6 +144,7 @@ class ColumnInput:
         nulls: "error", "skip", "mask" or "value".
         fill: what stands for a null.
         pad: what shorter cells are filled up with; None: nothing.
+        knows_nulls: whether a null array has a shape: not where it is padded in a reduce, in each block to another length.
         is_ragged: whether cells may have any lengths, so that a null array is an empty one.
         ragged_rank: how many of a cell's dimensions are ragged in a block.
         is_sparse: whether the input is sparse.
@@ -157,6 +159,7 @@ class ColumnInput:
     nulls: str = "error"
     fill: Any = None
     pad: Any = None
+    knows_nulls: bool = True
     is_ragged: bool = False
     ragged_rank: int = 0
     is_sparse: bool = False

@@ -13,7 +13,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tensorframes.blocks.inputs import Block, as_column, as_sparse, concatenate_blocks, decode_input, map_values, shown_rows, take_rows
+from tensorframes.blocks.inputs import (
+    Block,
+    as_column,
+    as_sparse,
+    concatenate_blocks,
+    decode_input,
+    filter_rows,
+    map_values,
+    shown_rows,
+    take_rows,
+)
 from tensorframes.blocks.nulls import pad_alike
 from tensorframes.blocks.ragged import Ragged
 from tensorframes.blocks.rebatch import join_small, rebatch
@@ -91,7 +101,7 @@ class Fold:
         rows = np.arange(block.num_rows) if is_shown is None else np.flatnonzero(is_shown)
         if len(rows) == 0:
             return None
-        shown = block if is_shown is None else block.filter(pa.array(is_shown))
+        shown = block if is_shown is None else filter_rows(block, is_shown)
         pairs = [decode_cells(self.plan, sources[0], shown, rows) for sources in self._sources]
         cells, masks = self.fold([values for values, _ in pairs], [mask for _, mask in pairs], step, rows)
         arrays = [
@@ -270,6 +280,7 @@ def refold(fold: Fold) -> Fold:
                 read=read,
                 cell_shape=column.cell_shape or Shape(),
                 cast=None,
+                knows_nulls=True,
                 narrowed=None if wanted == column.dtype else wanted,  # what the frame stores in a wider type
             )
     reads = tuple((column.name,) for column in plan.outputs)

@@ -164,7 +164,7 @@ def plan_reduce(
     """
     check_block_rows(block_rows)
     check_device(device)
-    inputs, reads = _plan_inputs(program, schema, feed_dict, rowwise=pairwise, pairwise=pairwise, block_rows=None)
+    inputs, reads = _plan_inputs(program, schema, feed_dict, rowwise=pairwise, pairwise=pairwise, is_folded=True, block_rows=None)
     free = [position for position, source in enumerate(inputs) if isinstance(source, ColumnInput)]
     folds = _pair_folds(program, free) if pairwise else _block_folds(program, free)
     for port, fold in zip(program.output_ports, folds, strict=True):
@@ -178,7 +178,14 @@ def plan_reduce(
 
 
 def _plan_inputs(
-    program: Program, schema: Schema, feed_dict: Any, *, rowwise: bool, block_rows: int | None, pairwise: bool = False
+    program: Program,
+    schema: Schema,
+    feed_dict: Any,
+    *,
+    rowwise: bool,
+    block_rows: int | None,
+    pairwise: bool = False,
+    is_folded: bool = False,
 ) -> tuple[tuple[Input, ...], tuple[tuple[str, ...], ...]]:
     """Match each input to its source; returns them, in order, and the columns that are read."""
     sources = resolve_feeds(list(program.inputs), (), feed_dict, schema)
@@ -191,7 +198,11 @@ def _plan_inputs(
         elif isinstance(source, Mask):
             inputs.append(MaskInput(port.name, list(program.inputs).index(source.of)))
         else:
-            inputs.append(_plan_input(port, source, program, schema, reads, rowwise=rowwise, pairwise=pairwise, block_rows=block_rows))
+            inputs.append(
+                _plan_input(
+                    port, source, program, schema, reads, rowwise=rowwise, pairwise=pairwise, is_folded=is_folded, block_rows=block_rows
+                )
+            )
     for port, masking in zip(program.input_ports, inputs, strict=True):
         if isinstance(masking, MaskInput):
             _check_mask(port, program.input_ports[masking.of])
@@ -333,6 +344,7 @@ def _plan_input(
     *,
     rowwise: bool,
     pairwise: bool,
+    is_folded: bool,
     block_rows: int | None,
 ) -> ColumnInput:
     path, column = schema.resolve(feed.column)
@@ -359,6 +371,9 @@ def _plan_input(
                 hint=f"Pass block_rows={rows[0]} if their number divides by {rows[0]} in every partition.",
             )
         known = (held.shape if rowwise else Shape(held.shape[1:])).narrow(port.type.shape if rowwise else port.type.shape[1:])
+    if feed.ragged:
+        rank = ragged_rank(known)
+        known = Shape((*(None for _ in range(rank)), *known[rank:]))
     if vector_rank(column.arrow) == 1 and not port.type.is_sparse:
         path = (*path, AS_ARRAY)
     return ColumnInput(
@@ -372,6 +387,7 @@ def _plan_input(
         fill=_fitting(port.name, "nulls", _zero(port.type.dtype) if feed.nulls == "mask" else feed.value, port.type.dtype),
         pad=_fitting(port.name, "pad", feed.pad, port.type.dtype),
         is_ragged=feed.ragged,
+        knows_nulls=not is_folded or feed.pad is None or None not in known,
         ragged_rank=_ragged_rank(port, feed, known, rowwise=rowwise, pairwise=pairwise),
         is_sparse=port.type.is_sparse,
     )

@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from tensorframes.blocks.cells import Cells
 from tensorframes.blocks.dense import encode_dense
-from tensorframes.blocks.inputs import Block, Sparse, decode_input, decode_uneven, shown_rows, take_rows
+from tensorframes.blocks.inputs import Block, Sparse, decode_input, decode_uneven, filter_rows, shown_rows, take_rows
 from tensorframes.blocks.nulls import spread
 from tensorframes.blocks.ragged import Ragged, encode_ragged
 from tensorframes.blocks.rebatch import join_small, rebatch
@@ -86,7 +86,7 @@ class Runner:
         if len(rows) == 0:
             arrays = [pa.array([], column.arrow) for column in self.plan.outputs]
         else:
-            arrays = self._run(block.filter(pa.array(is_shown)), rows)
+            arrays = self._run(filter_rows(block, is_shown), rows)
         if not self.plan.keep_rows:
             return arrays
         return [spread(array, is_shown) for array in arrays]

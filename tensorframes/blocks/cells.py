@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from tensorframes.blocks.dense import check_no_nulls, unwrap_list
+from tensorframes.blocks.nested import plain_leaves
 from tensorframes.blocks.scalars import RowOf, decode_values, empty_aligned, stored, take_aligned
 from tensorframes.columns import split_lists
 from tensorframes.dtypes import dtype_of_arrow
@@ -81,6 +82,7 @@ def decode_cells(array: pa.Array, source: ColumnInput, rows: np.ndarray | None =
 
 def _decode_leaves(array: pa.Array, source: ColumnInput, row_of: RowOf) -> tuple[np.ndarray, np.ndarray]:
     """Decode elements, with what stands for a null, and tell which were present."""
+    array = plain_leaves(array)
     if source.fill is None or not array.null_count:
         check_no_nulls(array, source.column, row_of, is_cell=not source.cell_shape)
         values = decode_values(array, source, row_of)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from tensorframes.blocks.cells import Cells, decode_cells
-from tensorframes.blocks.nested import has_nulls, plain, rows_without_null, unnest
+from tensorframes.blocks.nested import has_null_lists, has_nulls, is_valid, plain, rows_without_null, unnest, without_views
 from tensorframes.blocks.nulls import decode_filled
 from tensorframes.blocks.ragged import Ragged, concatenate_ragged, decode_block, decode_ragged
 from tensorframes.blocks.scalars import decode_values, even_rows, take_aligned
@@ -78,6 +78,12 @@ def block_bytes(block: Block) -> int:
     return block.nbytes if isinstance(block, np.ndarray) else block.values.nbytes
 
 
+def filter_rows(block: pa.RecordBatch, is_shown: np.ndarray) -> pa.RecordBatch:
+    """Return the rows of a batch that are shown to a program."""
+    columns = [without_views(column) for column in block.columns]
+    return pa.RecordBatch.from_arrays(columns, block.schema.names).filter(pa.array(is_shown))
+
+
 def take_chunks(block: Block, rows: np.ndarray) -> Block:
     """Gather chunks of rows, ``[chunks, size]``, as a block whose rows are chunks."""
     if isinstance(block, np.ndarray):
@@ -89,7 +95,11 @@ def take_chunks(block: Block, rows: np.ndarray) -> Block:
 
 def shown_rows(block: pa.RecordBatch, sources: Sequence[ColumnInput]) -> np.ndarray | None:
     """Return which rows of a batch are shown to a program of which these inputs skip nulls; None: all."""
-    arrays = [(plain(block.column(source.read), source.column), len(source.cell_shape)) for source in sources]
+    columns = [(block.column(source.read), source) for source in sources]
+    arrays = [
+        (array, 0) if vector_rank(array.type) is not None else (plain(array, source.column), len(source.cell_shape))
+        for array, source in columns
+    ]
     if not any(has_nulls(array, rank) for array, rank in arrays):
         return None
     is_shown: np.ndarray = np.logical_and.reduce([rows_without_null(array, rank) for array, rank in arrays])
@@ -115,7 +125,7 @@ def decode_input(array: pa.Array, source: ColumnInput, rows: np.ndarray | None =
     if source.is_sparse:
         sparse = _decode_sparse(array, source, rows)
         return sparse, sparse
-    array = plain(array, source.column)
+    array = plain(array, source.column, rows)
     return decode_ragged(array, source, rows) if source.ragged_rank else decode_block(array, source, rows)
 
 
@@ -127,12 +137,12 @@ def decode_uneven(array: pa.Array, source: ColumnInput, rows: np.ndarray | None 
         ShapeError: a cell is not rectangular, or not of the known shape.
         DTypeError: a value does not fit.
     """
-    array, rank = plain(array, source.column), len(source.cell_shape)
-    if source.is_ragged and rank == 1:
+    array, rank = plain(array, source.column, rows), len(source.cell_shape)
+    if source.is_ragged:
         level, elements = unnest(array)
         if level.valid is not None and source.fill is not None:
             array = pa.ListArray.from_arrays(pa.array(np.concatenate([[0], np.cumsum(level.lengths)]), pa.int32()), elements)
-    if source.fill is None or not has_nulls(array, rank - 1):
+    if source.fill is None or not has_null_lists(array, rank):
         return decode_cells(array, source, rows)
     try:
         values, is_present = decode_filled(array, source, rows)
@@ -159,15 +169,17 @@ def as_sparse(values: np.ndarray) -> Sparse:
 
 def _decode_sparse(array: pa.Array, source: ColumnInput, rows: np.ndarray | None) -> Sparse:
     rank = len(source.cell_shape)
-    if vector_rank(array.type) is None or has_nulls(array, 0):
-        return as_sparse(decode_block(plain(array, source.column), source, rows)[0])
-    found = as_coordinates(array, source.column)
+    if vector_rank(array.type) is None or (array.null_count and source.fill != 0):
+        return as_sparse(decode_block(plain(array, source.column, rows), source, rows)[0])
+    found = as_coordinates(array, source.column, rows)
+    valid = is_valid(array)  # a null is a row without entries
     shape = []
     for level, wanted in enumerate(source.cell_shape):
         sizes = found.shapes[:, level]
-        size = wanted if wanted is not None else int(sizes[0]) if len(sizes) else 0
-        if (sizes != size).any():
-            row = int(np.argmax(sizes != size))
+        size = wanted if wanted is not None else int(sizes[valid][0]) if valid.any() else 0
+        differs = valid & (sizes != size)
+        if differs.any():
+            row = int(np.argmax(differs))
             raise ShapeError(
                 f"column {source.column!r} wants {size} elements at level {level + 1} but row {row if rows is None else int(rows[row])} of "
                 f"the block holds {sizes[row]}."

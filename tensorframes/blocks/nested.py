@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from tensorframes.blocks.dense import unwrap_list
+from tensorframes.blocks.scalars import Numbers
 from tensorframes.blocks.vectors import as_lists
-from tensorframes.columns import vector_rank
+from tensorframes.columns import split_lists, vector_rank
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,16 +29,37 @@ class Level:
     valid: np.ndarray | None
 
 
-def plain(array: pa.Array, column: str) -> pa.Array:
-    """Return cells as lists of scalars: vectors and matrices of Spark ML unpacked, dictionaries with nulls decoded."""
+def plain(array: pa.Array, column: str, numbers: Numbers = None) -> pa.Array:
+    """Return cells as lists of scalars that Arrow can gather: vectors and matrices of Spark ML unpacked, views of text copied."""
     if vector_rank(array.type) is not None:
-        return as_lists(array, column)
-    return plain_leaves(array)
+        return as_lists(array, column, numbers)
+    return plain_leaves(without_views(array))
 
 
 def plain_leaves(array: pa.Array) -> pa.Array:
     """Return an array with a validity bitmap that tells all nulls: a dictionary may hold one that the indices do not show."""
-    return array.dictionary_decode() if pa.types.is_dictionary(array.type) and array.dictionary.null_count else array
+    if not pa.types.is_dictionary(array.type):
+        return array
+    return array.dictionary_decode() if array.dictionary.null_count or pa.types.is_decimal(array.type.value_type) else array
+
+
+def without_views(array: pa.Array) -> pa.Array:
+    """Return an array whose text and bytes are no views, which Arrow cannot gather."""
+    leaf, _ = split_lists(array.type)
+    is_view = pa.types.is_string_view(leaf) or pa.types.is_binary_view(leaf)
+    return array.cast(_without_views(array.type)) if is_view else array
+
+
+def _without_views(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_string_view(kind):
+        return pa.large_string()
+    if pa.types.is_binary_view(kind):
+        return pa.large_binary()
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(_without_views(kind.value_type), kind.list_size)
+    if pa.types.is_large_list(kind):
+        return pa.large_list(_without_views(kind.value_type))
+    return pa.list_(_without_views(kind.value_type)) if pa.types.is_list(kind) else kind
 
 
 def unnest(array: pa.Array) -> tuple[Level, pa.Array]:
@@ -66,6 +88,11 @@ def has_nulls(array: pa.Array, rank: int) -> bool:
             return True
         _, array = unwrap_list(array)
     return bool(plain_leaves(array).null_count)
+
+
+def has_null_lists(array: pa.Array, rank: int) -> bool:
+    """Tell whether a list of one of so many levels is null."""
+    return rank > 0 and (array.null_count > 0 or has_null_lists(unwrap_list(array)[1], rank - 1))
 
 
 def rows_without_null(array: pa.Array, rank: int) -> np.ndarray:

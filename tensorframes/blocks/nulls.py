@@ -44,6 +44,7 @@ def decode_filled(array: pa.Array, source: ColumnInput, numbers: Numbers = None)
     for depth, wanted in enumerate(source.cell_shape):
         level, array = unnest(array)
         if level.valid is not None:
+            _check_has_shape(level, places, source, dims, numbers)
             _check_may_be_null(~level.valid, places, source, dims, numbers)
             absent.append((depth + 1, places[~level.valid]))
         length = _length(level, wanted, source, dims, places, numbers)
@@ -80,6 +81,17 @@ def _check_may_be_null(null: np.ndarray, places: np.ndarray, source: ColumnInput
         first = int(places[np.argmax(null)])
         raise null_error(
             int(null.sum()), first, source.column, even_rows(math.prod(dims[1:]), numbers), len(dims) + levels_around(numbers) == 1
+        )
+
+
+def _check_has_shape(level: Level, places: np.ndarray, source: ColumnInput, dims: Sequence[int], numbers: Numbers) -> None:
+    if source.fill is not None and not source.knows_nulls:
+        assert level.valid is not None
+        row, _ = even_rows(math.prod(dims[1:]), numbers)(int(places[np.argmin(level.valid)]))
+        raise NullError(
+            f"column {source.column!r} holds a null array in row {row} of the block, whose length, when it is padded in a reduce, would "
+            "depend on the block.",
+            hint=f"Skip such rows with nulls='skip', or note the shape: tfs.append_shape(frame, {source.column!r}, [None, …]).",
         )
 
 

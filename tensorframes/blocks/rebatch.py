@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
+from tensorframes.columns import is_list
+
 BLOCK_BYTES = 16 * 2**20
 JOIN_BYTES = 2**20
 """A call costs about as much as the work on some ten kilobytes: smaller batches are joined to about this many bytes."""
@@ -93,11 +95,21 @@ def _join_rows(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Reco
 def _concat(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     if len(batches) == 1:
         return batches[0]
-    if any(pa.types.is_dictionary(field.type) for field in batches[0].schema):
+    if any(_has_dictionary(field.type) for field in batches[0].schema):
         batches = [_without_dictionaries(batch) for batch in batches]  # together they may have more values than their indices can count
     return pa.concat_batches(batches)
 
 
 def _without_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:
-    columns = [column.dictionary_decode() if pa.types.is_dictionary(column.type) else column for column in batch.columns]
+    columns = [column.cast(_decoded(column.type)) if _has_dictionary(column.type) else column for column in batch.columns]
     return pa.RecordBatch.from_arrays(columns, batch.schema.names)
+
+
+def _has_dictionary(kind: pa.DataType) -> bool:
+    return pa.types.is_dictionary(kind) or (is_list(kind) and _has_dictionary(kind.value_type))
+
+
+def _decoded(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        return kind.value_type
+    return pa.list_(_decoded(kind.value_type)) if is_list(kind) else kind

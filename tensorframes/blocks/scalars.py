@@ -134,6 +134,8 @@ def decode_values(array: pa.Array, source: ColumnInput, row_of: RowOf) -> np.nda
         DTypeError: a value does not fit; names it and its row.
     """
     wanted = source.narrowed
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
     is_decimal = pa.types.is_decimal(array.type)
     values = _decode_decimals(array, source, row_of) if is_decimal else decode_scalars(array, source.column, row_of)
     if wanted is not None and (values.dtype != BY_NAME[wanted].numpy or wanted == "bfloat16"):
@@ -149,7 +151,7 @@ def _decode_decimals(array: pa.Array, source: ColumnInput, row_of: RowOf) -> np.
     """Turn decimals into the integers that they are, or into the nearest 64-bit floats."""
     assert source.narrowed is not None
     kind = np.dtype(BY_NAME[source.narrowed].numpy).kind
-    if kind in "iu" and source.narrowed != "bfloat16":
+    if kind in "iub" and source.narrowed != "bfloat16":
         whole = pa.uint64() if kind == "u" else pa.int64()
         try:
             return decode_scalars(array.cast(whole), source.column, row_of)
@@ -160,7 +162,12 @@ def _decode_decimals(array: pa.Array, source: ColumnInput, row_of: RowOf) -> np.
             raise _misfit(source.name, source.column, source.narrowed, array[first].as_py(), row_of(first)[0]) from error
     # By way of text, which Arrow reads to the nearest float; its own cast of decimals is off by one place in the last digit.
     text, nearest = array.cast(pa.string()), pa.float32() if source.narrowed == "float32" else pa.float64()
-    return decode_scalars(text.cast(nearest), source.column, row_of)
+    values = decode_scalars(text.cast(nearest), source.column, row_of)
+    lost = np.isinf(values)
+    if lost.any():
+        first = int(np.argmax(lost))
+        raise _misfit(source.name, source.column, source.narrowed, array[first].as_py(), row_of(first)[0])
+    return values
 
 
 def narrow_values(values: np.ndarray, dtype: str) -> tuple[np.ndarray, np.ndarray]:
@@ -235,7 +242,7 @@ def cast_values(values: np.ndarray, dtype: str, input_name: str, column: str, ro
     cast = empty_aligned(values.shape, BY_NAME[dtype].numpy)
     with np.errstate(over="ignore"):
         np.copyto(cast, values, casting="same_kind")
-    if cast.dtype.kind == "f" and cast.dtype.itemsize < 8:
+    if (cast.dtype.kind == "f" and cast.dtype.itemsize < 8) or (cast.dtype.kind == "c" and cast.dtype.itemsize < 16):
         lost = np.isinf(cast) & np.isfinite(values)
         if lost.any():
             first = int(np.argmax(lost))
@@ -277,7 +284,9 @@ def _microseconds(array: pa.Array, column: str, row_of: RowOf) -> pa.Array:
         lost = pc.not_equal(array.cast(wanted, safe=False).cast(array.type), array)
         first = pc.index(lost, True).as_py()
         what = "is no whole number of microseconds" if array.type.unit == "ns" else "lies beyond 64-bit microseconds"
-        held = array.slice(first, 1).cast(pa.string())[0]  # Arrow's text, for Python's has neither nanoseconds nor the year 10000
+        held = array.slice(first, 1)
+        # Arrow's text, for Python's has no nanoseconds; but neither has the year 10000.
+        held = held.cast(pa.string())[0] if array.type.unit == "ns" else f"{held.cast(pa.int64())[0]} {array.type.unit} since 1970"
         raise DTypeError(f"column {column!r} holds {held} in row {row_of(first)[0]} of the block, which {what}.") from error
 
 

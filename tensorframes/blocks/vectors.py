@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from tensorframes.blocks.dense import check_no_nulls, encode_dense, unwrap_list
+from tensorframes.blocks.scalars import Numbers, even_rows
 from tensorframes.columns import MATRIX, VECTOR, vector_rank
 from tensorframes.errors import ShapeError
 
@@ -37,12 +38,13 @@ class Coordinates:
     shapes: np.ndarray
 
 
-def as_lists(array: pa.Array, column: str) -> pa.Array:
+def as_lists(array: pa.Array, column: str, numbers: Numbers = None) -> pa.Array:
     """Turn vectors into lists of numbers, and matrices into lists of their rows, sparse ones filled up with zeros.
 
     Args:
         array: the column's cells, of a type that has a `vector_rank`. Slices, and nulls over anything, are fine.
         column: the column's name, for messages.
+        numbers: how messages call the cells.
 
     Returns:
         ``list<double>`` or ``list<list<double>>``, with a null where there is one in the array. Dense vectors, and dense matrices that
@@ -52,7 +54,7 @@ def as_lists(array: pa.Array, column: str) -> pa.Array:
         ShapeError: a cell's storage contradicts itself, or there are more elements than Arrow's 32-bit list offsets can count.
         NullError: there is a null in a cell's list of values or of indices.
     """
-    stored = _read(array, column)
+    stored = _read(array, column, numbers)
     lengths = [stored.shapes[:, 0]]
     for depth in range(1, stored.shapes.shape[1]):
         _check_countable(lengths[-1], column)
@@ -66,7 +68,7 @@ def as_lists(array: pa.Array, column: str) -> pa.Array:
     return cells
 
 
-def as_coordinates(array: pa.Array, column: str) -> Coordinates:
+def as_coordinates(array: pa.Array, column: str, numbers: Numbers = None) -> Coordinates:
     """Turn vectors or matrices into the coordinates and values of their entries.
 
     Entries are what a sparse cell stores, zeros too, and what a dense cell holds beside zeros (0.0 and -0.0; a NaN is an entry).
@@ -74,12 +76,13 @@ def as_coordinates(array: pa.Array, column: str) -> Coordinates:
     Args:
         array: the column's cells, of a type that has a `vector_rank`. Slices, and nulls over anything, are fine.
         column: the column's name, for messages.
+        numbers: how messages call the cells.
 
     Raises:
         ShapeError: a cell's storage contradicts itself.
         NullError: there is a null in a cell's list of values or of indices.
     """
-    stored = _read(array, column)
+    stored = _read(array, column, numbers)
     rows, places = _places(stored)
     values = stored.values
     kept = (values != 0) | ~stored.dense[rows]
@@ -162,11 +165,19 @@ class _Stored:
         return sizes
 
 
-def _read(array: pa.Array, column: str) -> _Stored:
+class _MalformedError(Exception):
+    """A cell whose storage contradicts itself: what the column holds, and the row."""
+
+
+def _read(array: pa.Array, column: str, numbers: Numbers) -> _Stored:
     """Read the storage of cells, or raise naming the first row where it contradicts itself."""
     rank = vector_rank(array.type)
     assert rank is not None
-    return _read_vectors(array, column) if rank == 1 else _read_matrices(array, column)
+    try:
+        return _read_vectors(array, column) if rank == 1 else _read_matrices(array, column)
+    except _MalformedError as error:
+        held, row = error.args
+        raise ShapeError(f"{held} in row {even_rows(1, numbers)(row)[0]} of the block.") from None
 
 
 def _read_vectors(array: pa.Array, column: str) -> _Stored:
@@ -346,7 +357,7 @@ def _check(wrong: np.ndarray, column: str, held: Callable[[int], str], rows: np.
     """
     if wrong.any():
         first = int(np.argmax(wrong))
-        raise ShapeError(f"column {column!r} holds {held(first)} in row {first if rows is None else rows[first]} of the block.")
+        raise _MalformedError(f"column {column!r} holds {held(first)}", first if rows is None else int(rows[first]))
 
 
 def _check_countable(lengths: np.ndarray, column: str) -> None:

@@ -116,6 +116,9 @@ def _objects_to_arrow(series: pd.Series) -> pa.Array:
         return pa.array(series, from_pandas=True)
     cells = [None if _is_missing(cell) else cell for cell in series]
     if isinstance(first, np.ndarray) and first.ndim > 1:
+        kinds = {np.asarray(cell).dtype for cell in cells if cell is not None}
+        if len(kinds) > 1:
+            raise TypeError(f"arrays of dtypes {kinds}")  # NumPy would change values to join them
         return encode_cells([None if cell is None else np.asarray(cell) for cell in cells])
     return pa.array(cells, from_pandas=False)
 
@@ -140,6 +143,8 @@ def _to_cells(column: pa.ChunkedArray) -> Any:
             cells[position] = None if cell is None else cell.reshape(column.type.shape)
         return cells
     if not pa.types.is_list(column.type):
+        if pa.types.is_float16(column.type) and column.null_count:
+            column = column.cast(pa.float32())  # pandas has no nullable half
         series = column.to_pandas(types_mapper=_NULLABLE.get if column.null_count else None)
         return series.array if isinstance(series.dtype, pd.api.extensions.ExtensionDtype) else series.to_numpy()
     cells = np.empty(len(column), dtype=object)

@@ -87,9 +87,19 @@ def _as_array(series: pl.Series, column: Column) -> pl.Series:
         dtype = dtype.inner
         if len(dims) == len(column.cell_shape or ()):
             break
-    for known in reversed(column.cell_shape or ()):
-        dtype = pl.List(dtype) if known is None else pl.Array(dtype, known)
+    shape = column.cell_shape or ()
+    steps = []
+    for lists in range(len(shape) + 1):  # the first so many levels still lists
+        step = dtype
+        for level in reversed(range(len(shape))):
+            known = shape[level]
+            step = pl.List(step) if known is None or level < lists else pl.Array(step, known)
+        steps.append(step)
+    dtype = steps[0]
     try:
+        # From the inside out: polars refuses nulls where it casts several levels at once.
+        for step in reversed(range(1, len(steps))):
+            series = series.cast(steps[step])
         shaped: pl.Series = series.cast(dtype)
     except pl.exceptions.PolarsError as error:
         raise ShapeError(
