@@ -18,7 +18,8 @@ from tensorframes.columns import AS_ARRAY, MATRIX, VECTOR, VECTOR_NAMES, Column,
 from tensorframes.device import check_device
 from tensorframes.dtypes import BY_NAME, can_cast, is_bytes, stored_dtype
 from tensorframes.errors import ColumnError, DTypeError, ProgramError, ShapeError
-from tensorframes.feeds import ColumnInput, Constant, Feed, Mask, MaskInput, declared_layout, feed_type, ragged_rank, resolve_feeds
+from tensorframes.feeds import ColumnInput, Constant, Feed, Mask, MaskInput, declared_layout, feed_type, ragged_rank
+from tensorframes.matching import resolve_feeds
 from tensorframes.programs import Port, Program
 from tensorframes.shapes import Shape
 

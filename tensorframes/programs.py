@@ -9,9 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-import re
 import threading
-import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,12 +18,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import tensor_pb2
-from tensorflow.python.eager import context  # there is no public way to register a FunctionDef
 
 from tensorframes.columns import TensorType
 from tensorframes.composites import join, part_specs, split, type_of
 from tensorframes.digest import digest_graph
 from tensorframes.errors import ProgramError
+from tensorframes.graphdefs import check_shippable, has_effect, import_graph, register_functions, table_types
 from tensorframes.tensors import eagerly
 
 LOADED_BYTES = 2**30
@@ -304,64 +302,6 @@ class GraphFunction:
             return [tf.identity(tensor) for tensor in found[:count]]
 
 
-def import_graph(graph: Any, feeds: Mapping[str, tf.Tensor], wanted: Sequence[str]) -> list[Any]:
-    """Put a graph into the graph being traced.
-
-    Args:
-        graph: the GraphDef.
-        feeds: tensor name in the graph → what stands for it.
-        wanted: names of the tensors and operations to be returned.
-    """
-    tracing = tf.compat.v1.get_default_graph()
-    if hasattr(tracing, "capture"):  # a function inside the function that is being traced, which reads a tensor of the latter
-        feeds = {name: value if getattr(value, "graph", None) is tracing else tracing.capture(value) for name, value in feeds.items()}
-
-    def put(*values: tf.Tensor) -> list[Any]:
-        return list(tf.graph_util.import_graph_def(graph, dict(zip(feeds, values, strict=True)), list(wanted), name=""))
-
-    if not has_old_loops(graph):
-        return put(*feeds.values())
-    # In a tf.function, outputs would be made to wait for what is inside such a loop, which is an error; in a v1 function they are not.
-    specs = [tf.TensorSpec(value.shape, value.dtype) for value in feeds.values()]
-    return list(tf.compat.v1.wrap_function(put, specs)(*feeds.values()))
-
-
-def has_old_loops(graph: Any) -> bool:
-    """Tell whether a graph has loops of the control flow that came before functions."""
-    return any(node.op == "Enter" for node in graph.node)
-
-
-_REGISTERED = itertools.count()
-
-
-def register_functions(graph: Any, owner: Any) -> Any:
-    """Make a graph's nested functions known to this process, under names that no other graph's have, as long as `owner` lives.
-
-    Importing a GraphDef alone does not do it: the functions inside would not be found when it runs. Their generated names, such as
-    ``__inference_f_12``, mean another function in another process, so that they are replaced.
-
-    Returns:
-        The same graph, changed in place.
-    """
-    suffix = f"_{next(_REGISTERED)}"
-    names = {function.signature.name: function.signature.name + suffix for function in graph.library.function}
-    for node in (node for body in (graph.node, *(function.node_def for function in graph.library.function)) for node in body):
-        node.op = names.get(node.op, node.op)
-        for attr in node.attr.values():
-            for called in (attr.func, *attr.list.func) if attr.HasField("func") else attr.list.func:
-                called.name = names.get(called.name, called.name)
-    for function in graph.library.function:
-        function.signature.name = names[function.signature.name]
-        context.context().add_function_def(function)
-    weakref.finalize(owner, _unregister, list(names.values())).atexit = False
-    return graph
-
-
-def _unregister(names: Sequence[str]) -> None:
-    for name in names:
-        context.context().remove_function(name)
-
-
 def capture_value(value: Any) -> tf.Tensor:
     """Return a variable's or table's handle, or an eager tensor, as one of the graph being traced, which notes where it came from."""
     tracing = tf.compat.v1.get_default_graph()
@@ -390,9 +330,9 @@ def freeze(
     check_shippable(graph_def)
     input_ports, output_ports = _ports(inputs, concrete.inputs), _ports(outputs, concrete.outputs)
     inside = [tensor.name for tensor in concrete.inputs[sum(len(port.tensors) for port in input_ports) :]]
-    table_types = _table_types(graph_def)
-    captures = tuple(_freeze_capture(name, value, graph, table_types) for name, value in zip(inside, concrete.captured_inputs, strict=True))
-    controls = tuple(op.name for op in graph.control_outputs if _has_effect(op.node_def, graph_def.library))
+    types = table_types(graph_def)
+    captures = tuple(_freeze_capture(name, value, graph, types) for name, value in zip(inside, concrete.captured_inputs, strict=True))
+    controls = tuple(op.name for op in graph.control_outputs if has_effect(op.node_def, graph_def.library))
     given, wanted = [tensor.name for tensor in concrete.inputs], [tensor.name for tensor in concrete.outputs]
     digest = hashlib.sha256(digest_graph(graph_def, given, wanted, controls).encode())
     for capture in captures:
@@ -410,63 +350,9 @@ def freeze(
     )
 
 
-# What TensorFlow orders as if it had a side effect, but that nobody misses where its result is not wanted.
-_EFFECTLESS = re.compile(
-    r"LookupTable(Find|Size|Export)V2|ReadVariableOp|ResourceGather(Nd)?|VarHandleOp|VarIsInitializedOp|NoOp|(Stateless)?(Random|TruncatedNormal|Multinomial|Parameterized)\w*"
-)
-
-
-def _has_effect(node: Any, library: Any) -> bool:
-    """Tell whether an operation, or one in a function that it calls, has a side effect."""
-    called = [attr.func.name for attr in node.attr.values() if attr.HasField("func")]
-    called += [function.name for attr in node.attr.values() for function in attr.list.func]
-    if not called:
-        return not _EFFECTLESS.fullmatch(node.op)
-    bodies = {function.signature.name: function for function in library.function}
-    return any(
-        _has_effect(inner, library)
-        for name in called
-        for inner in bodies[name].node_def
-        if inner.name in bodies[name].control_ret.values() or inner.name in bodies[name].signature.control_output
-    )
-
-
-_BOUND_TO_PROCESS = {
-    "PyFunc": "a Python function",
-    "PyFuncStateless": "a Python function",
-    "EagerPyFunc": "a Python function",
-    "IteratorGetNext": "a dataset's iterator",
-}
-_WRITES = re.compile(r"Assign\w*|(Resource)?(StridedSliceAssign|(Sparse)?Apply\w+|Scatter(Nd)?(Add|Sub|Mul|Div|Min|Max|Update))")
-
-
-def check_shippable(graph: Any) -> None:
-    """Raise if a graph holds an operation that only works in the process that built it, or that changes a variable.
-
-    Raises:
-        ProgramError: names the operation.
-    """
-    bodies = [graph.node, *(function.node_def for function in graph.library.function)]
-    for node in (node for body in bodies for node in body):
-        if node.op in _BOUND_TO_PROCESS:
-            raise ProgramError(
-                f"the program calls {_BOUND_TO_PROCESS[node.op]} (operation {node.name!r} of type {node.op}), "
-                "which cannot leave the process that made it."
-            )
-        if _WRITES.fullmatch(node.op):
-            raise ProgramError(f"the program assigns a variable (operation {node.name!r}), but each worker would change its own.")
-
-
 def _ports(types: Mapping[str, TensorType], tensors: Sequence[tf.Tensor]) -> tuple[Port, ...]:
     waiting = iter(tensors)
     return tuple(Port(name, kind, tuple(next(waiting).name for _ in part_specs(kind))) for name, kind in types.items())
-
-
-def _table_types(graph: Any) -> set[tuple[int, int]]:
-    """Return the types of keys and values of the lookup tables that a graph reads."""
-    bodies = [graph.node, *(function.node_def for function in graph.library.function)]
-    finds = (node for body in bodies for node in body if node.op.startswith("LookupTable"))
-    return {(node.attr["Tin"].type, node.attr["Tout"].type) for node in finds if node.attr["Tin"].type}
 
 
 def _freeze_table(name: str, handle: Any, table_types: Iterable[tuple[int, int]]) -> Capture | None:

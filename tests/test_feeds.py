@@ -10,7 +10,8 @@ from expectations import Expect, ExpectFail, cases, check, check_refused
 
 from tensorframes.columns import Schema, column_from_field
 from tensorframes.errors import ColumnError, DTypeError, ProgramError
-from tensorframes.feeds import Constant, Feed, feed, feed_type, resolve_feeds
+from tensorframes.feeds import Constant, Feed, feed, feed_type
+from tensorframes.matching import resolve_feeds
 
 STRUCT = pa.struct([("f", pa.list_(pa.float32()))])
 COLUMNS = pa.schema([("x", pa.float64()), ("y", pa.int32()), ("s", STRUCT), ("d", pa.decimal128(5, 2))])

@@ -20,7 +20,8 @@ from tensorframes.capture.tracing import Fetch, name_outputs, single_output, tra
 from tensorframes.columns import Schema, TensorType
 from tensorframes.composites import SPECS, spec_of, split, type_of
 from tensorframes.errors import ProgramError
-from tensorframes.feeds import Constant, Mask, Naming, declared_layout, feed_type, map_names, parse_feed_dict, resolve_feeds
+from tensorframes.feeds import Constant, Mask, declared_layout, feed_type
+from tensorframes.matching import Naming, map_names, parse_feed_dict, resolve_feeds
 from tensorframes.programs import GraphFunction, Program
 
 

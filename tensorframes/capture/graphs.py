@@ -12,7 +12,8 @@ import tensorflow as tf
 
 from tensorframes.capture.tracing import Fetch
 from tensorframes.errors import ProgramError
-from tensorframes.programs import capture_value, check_shippable, has_old_loops, import_graph, make_table, register_functions
+from tensorframes.graphdefs import check_shippable, has_old_loops, import_graph, register_functions
+from tensorframes.programs import capture_value, make_table
 from tensorframes.tensors import eagerly
 
 _VARIABLES = ("VarHandleOp", "VariableV2", "Variable")

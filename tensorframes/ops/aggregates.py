@@ -10,8 +10,8 @@ from tensorframes.capture import as_program
 from tensorframes.capture.vectorizing import vectorize
 from tensorframes.combine import run_combine
 from tensorframes.errors import verb
-from tensorframes.feeds import block_reduce_names
 from tensorframes.frames import wrap_grouped
+from tensorframes.matching import block_reduce_names
 from tensorframes.plan import plan_reduce
 from tensorframes.reductions import known_reductions
 

@@ -18,10 +18,11 @@ from tensorframes.capture.vectorizing import vectorize
 from tensorframes.columns import split_lists
 from tensorframes.dtypes import is_text
 from tensorframes.errors import EmptyFrameError, ShapeError, verb
-from tensorframes.feeds import ColumnInput, block_reduce_names, pair_reduce_names
+from tensorframes.feeds import ColumnInput
 from tensorframes.fold import Fold, cell_bytes, fold_sources, refold, run_fold, run_pair_fold
 from tensorframes.frames import wrap
 from tensorframes.frames.base import AbstractFrame
+from tensorframes.matching import block_reduce_names, pair_reduce_names
 from tensorframes.plan import Plan, plan_reduce
 from tensorframes.programs import pack
 from tensorframes.shapes import Shape
