@@ -197,7 +197,10 @@ def test_names_of_v1_outputs():
 
 # --- what is no program ---
 
-WANTED = "; wanted is a function, a tf.function, a ConcreteFunction, a v1 tensor or its name, a Program, or a dict or list of these."
+WANTED = (
+    "; wanted is a function, a tf.function, a ConcreteFunction, a v1 tensor or its name, a Keras model, a Program or its file, or a dict "
+    "or list of these."
+)
 
 
 @cases(
@@ -272,17 +275,23 @@ def test_numpy_and_failures_in_a_function_give_tensorflow_s_own_message():
             tfs.program(lambda x, call=call: call(x), signature={"x": DOUBLES})
 
 
-def test_a_captured_resource_that_is_no_variable_is_refused():
+def test_lookup_tables_travel_but_for_those_of_v1_graphs():
     def make_table() -> tf.lookup.StaticHashTable:
         return tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer([1], [2]), 0)
 
     table = make_table()
-    with pytest.raises(ProgramError, match=r"^program: the program reads a resource '.*' that is no variable, such as a lookup table"):
-        tfs.program(lambda x: table.lookup(x), signature={"x": tf.TensorSpec([None], tf.int32)})
+    program = tfs.program(lambda x: table.lookup(x), signature={"x": tf.TensorSpec([None], tf.int32)})
+    assert program([1, 3]).numpy().tolist() == [2, 0]
     with tf.Graph().as_default():
         z = make_table().lookup(v1.placeholder(tf.int32, [None]))
     message = "program: the fetches read a lookup table (operation 'hash_table'), which cannot be taken out of a v1 graph."
     check_refused(lambda: tfs.program(z), ProgramError, message)
+
+
+def test_a_captured_resource_that_is_neither_variable_nor_table_is_refused():
+    barrier = tf.raw_ops.StackV2(max_size=1, elem_type=tf.int64)
+    with pytest.raises(ProgramError, match=r"^program: the program reads a resource '.*' that is neither a variable nor a lookup table\.$"):
+        tfs.program(lambda x: tf.raw_ops.StackPushV2(handle=barrier, elem=x), signature={"x": tf.TensorSpec([None], tf.int64)})
 
 
 # --- signatures ---

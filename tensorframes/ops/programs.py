@@ -60,9 +60,9 @@ def program(
     """
     schema = None if frame is None else wrap(frame).schema
     binary, vector = ((names,) if isinstance(names, str) else tuple(names) for names in (binary, vector))
-    named = signature if isinstance(signature, str) else None
-    types = None if isinstance(signature, str) else signature
+    types: Any = signature
     if is_program_file(fetches):
+        named, types = (signature, None) if isinstance(signature, str) else (None, signature)
         fetches = as_file_fetch(fetches, named, custom_objects=custom_objects, safe_mode=safe_mode, outputs=outputs)
     return as_program(fetches, schema, feed_dict, session=session, signature=types, jit_compile=jit_compile, binary=binary, vector=vector)
 
