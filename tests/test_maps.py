@@ -1219,8 +1219,8 @@ VECTOR_MODEL = tf.function(lambda v: {"z": v}, input_signature=[tf.TensorSpec([N
         DOUBLES,
         3,
         tfs.ProgramError,
-        "map_blocks: the fetches are a int; wanted is a function, a tf.function, a ConcreteFunction, a v1 tensor or its name, a Program, "
-        "or a dict or list of these.",
+        "map_blocks: the fetches are a int; wanted is a function, a tf.function, a ConcreteFunction, a v1 tensor or its name, a Keras "
+        "model, a Program or its file, or a dict or list of these.",
     ),
     ExpectFail(
         "an eager tensor",
@@ -1228,7 +1228,7 @@ VECTOR_MODEL = tf.function(lambda v: {"z": v}, input_signature=[tf.TensorSpec([N
         tf.constant(1.0),
         tfs.ProgramError,
         "map_blocks: the fetches are an eager tensor, which is a value and no computation; wanted is a function, a tf.function, a "
-        "ConcreteFunction, a v1 tensor or its name, a Program, or a dict or list of these.",
+        "ConcreteFunction, a v1 tensor or its name, a Keras model, a Program or its file, or a dict or list of these.",
     ),
     ExpectFail(
         "tensors of two graphs",
