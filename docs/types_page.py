@@ -56,7 +56,8 @@ This page is written by `docs/types_page.py` from the tables in `tensorframes/dt
 
 A column's cells are a program's input as they are; nothing is converted through another type on the way. `?` is the number of rows, or a
 dimension that the column's type and metadata do not tell. On pandas, NumPy's dtypes, the nullable ones (`Int64`, `boolean`, `string`, …),
-the Arrow-backed ones and categories are what Arrow makes of them.
+the Arrow-backed ones and categories are what Arrow makes of them, except that NaN stays NaN in NumPy's floats (`convert_dtypes()` makes
+nulls of them). Dates and timestamps come back as the integers that they are.
 
 {columns}
 

@@ -7,6 +7,7 @@ options alone.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -85,9 +86,10 @@ def feed(column: str, *, nulls: Any = "error", ragged: bool = False, pad: Any = 
         raise ProgramError(f"the feed of column {column!r} has {chosen[0]} and {chosen[1]}, but an input is one or the other.")
     if sparse and isinstance(nulls, str) and nulls == "mask":
         raise ProgramError(f"the feed of column {column!r} has sparse=True and nulls='mask', but a mask is dense.")
-    if isinstance(nulls, str) and nulls not in _POLICIES and nulls.lower() in _POLICIES:
+    meant = get_close_matches(nulls.lower(), _POLICIES, cutoff=0.75) if isinstance(nulls, str) and nulls not in _POLICIES else []
+    if meant:
         raise ProgramError(
-            f"the feed of column {column!r} has nulls={nulls!r}; {nulls.lower()!r} is the policy.",
+            f"the feed of column {column!r} has nulls={nulls!r}; {meant[0]!r} is the policy.",
             hint=f"If this text is to stand for each null, give it as bytes: nulls={nulls.encode()!r}.",
         )
     policy = nulls if isinstance(nulls, str) and nulls in _POLICIES else "value"

@@ -64,7 +64,7 @@ def resolve_feeds(inputs: Sequence[str], optional: Iterable[str], feed_dict: Any
                 f"feed_dict feeds {len(given)} inputs by position, but the program has {len(inputs)}.",
                 facts={"inputs": list(inputs), "columns": schema.facts},
             )
-        given = dict(zip(inputs, given, strict=False))
+        given = _by_position(inputs, given)
     for name in given:
         if name not in inputs:
             raise ProgramError(
@@ -92,6 +92,17 @@ def resolve_feeds(inputs: Sequence[str], optional: Iterable[str], feed_dict: Any
         elif isinstance(source, Constant):
             _check_no_label(name, source, schema)
     return sources
+
+
+def _by_position(inputs: Sequence[str], given: Sequence[Source]) -> dict[str, Source]:
+    """Give sources to inputs in their order; the mask of one that was fed so has no place of its own."""
+    found: dict[str, Source] = {}
+    waiting = list(given)
+    for name in inputs:
+        of = found.get(name.removesuffix("_mask")) if name.endswith("_mask") else None
+        if waiting and not (isinstance(of, Feed) and of.nulls == "mask"):
+            found[name] = waiting.pop(0)
+    return found
 
 
 Naming = Callable[[Sequence[str], Any, Schema], Any]

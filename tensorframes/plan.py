@@ -413,8 +413,9 @@ def _fitting(name: str, option: str, value: Any, dtype: str) -> Any:
     """
     if value is None or (isinstance(value, bytes) and dtype == "string"):
         return value
-    refusal = DTypeError(f"input {name!r} is {dtype}, of which {option}={value!r} is none.")
-    if isinstance(value, bytes) or dtype == "string":
+    policies = "; the policies are 'error', 'skip' and 'mask'" if option == "nulls" and isinstance(value, bytes) else ""
+    refusal = DTypeError(f"input {name!r} is {dtype}, of which {option}={value!r} is none{policies}.")
+    if isinstance(value, bytes) or dtype == "string" or (isinstance(value, bool) and dtype != "bool"):
         raise refusal
     if isinstance(value, int) and abs(value) >= 2**63 and BY_NAME[dtype].numpy.kind in "fc" and abs(value) < 2**1023:
         value = float(value)

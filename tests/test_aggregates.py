@@ -495,7 +495,9 @@ def test_programs_that_are_refused_or_fail(case: ExpectFail) -> None:
 
 def test_nulls_are_refused() -> None:
     table = pa.table({"k": [1, 2, 1], "x": [1.0, None, 4.0]})
-    message = "aggregate: column 'x' holds 1 null, at row 1 of the block, where no null may be."
+    message = (
+        "aggregate: column 'x' holds 1 null, at row 1 of the block, where no null may be; nulls= of tfs.feed says what becomes of them."
+    )
     for fetches in (total, by_chunks):
         check_refused(lambda fetches=fetches: tfs.aggregate(fetches, table, by="k"), tfs.NullError, message)
 

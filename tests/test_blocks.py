@@ -300,7 +300,7 @@ def decode_both(array: pa.Array) -> Any:
 
 
 def null(where: str, held: str = "1 null, at") -> str:
-    return f"column 'y' holds {held} {where} of the block, where no null may be."
+    return f"column 'y' holds {held} {where} of the block, where no null may be; nulls= of tfs.feed says what becomes of them."
 
 
 ONE_NULL_TENSOR = pa.ExtensionArray.from_storage(
@@ -363,7 +363,8 @@ def test_analysis_passes_over_nulls_and_what_they_hide():
 
 
 def ragged(level: int, first: int, row: int, held: int) -> str:
-    return f"column 'y' is no dense block: at level {level}, row 0 of the block holds {first} elements and row {row} holds {held}."
+    elements = f"row 0 of the block holds {first} elements and row {row} holds {held}"
+    return f"column 'y' is no dense block: at level {level}, {elements}; tfs.feed has ragged= and pad= for such."
 
 
 @cases(

@@ -1137,7 +1137,7 @@ FAILURES = [
         {"x": [None, 1, 3], "y": [1, 2, None]},
         lambda x, y: {"z": x + y},
         tfs.NullError,
-        "map_blocks: column 'y' holds 1 null, at row 2 of the block, where no null may be.",
+        "map_blocks: column 'y' holds 1 null, at row 2 of the block, where no null may be; nulls= of tfs.feed says what becomes of them.",
         feeds(nulls="skip"),
     ),
     ExpectFail(
@@ -1179,7 +1179,7 @@ def test_is_refused_by_the_job(case: ExpectFail, frame: Flavour) -> None:
 
 
 def null_at(verb: str, where: str, count: str = "1 null, at") -> str:
-    return f"{verb}: column 'x' holds {count} {where} of the block, where no null may be."
+    return f"{verb}: column 'x' holds {count} {where} of the block, where no null may be; nulls= of tfs.feed says what becomes of them."
 
 
 NO_SHAPE = lines(
@@ -1188,7 +1188,8 @@ NO_SHAPE = lines(
 )
 UNEVEN_NULL = lines(
     "map_rows: column 'x' holds nulls beside cells of different shapes, so that nothing tells the shape of a null: "
-    "column 'x' is no dense block: at level 1, row 0 of the block holds 1 elements and row 2 holds 2.",
+    "column 'x' is no dense block: at level 1, row 0 of the block holds 1 elements and row 2 holds 2; tfs.feed has ragged= and pad= for "
+    "such.",
     "  Pass pad= to tfs.feed, or feed the column with ragged=True.",
 )
 
@@ -1301,7 +1302,8 @@ UNEVEN_NULL = lines(
         {"x": [[1.0, 0.0], [0.0]]},
         entries,
         tfs.ShapeError,
-        "map_blocks: column 'x' is no dense block: at level 1, row 0 of the block holds 2 elements and row 1 holds 1.",
+        "map_blocks: column 'x' is no dense block: at level 1, row 0 of the block holds 2 elements and row 1 holds 1;"
+        " tfs.feed has ragged= and pad= for such.",
         feeds(sparse=True),
     ),
     ExpectFail(
@@ -1325,7 +1327,8 @@ UNEVEN_NULL = lines(
         {"x": vectors(dense_vector(1), None, sparse_vector(3, {}))},
         kept,
         tfs.ShapeError,
-        "map_blocks: column 'x' is no dense block: at level 1, row 0 of the block holds 1 elements and row 2 holds 3.",
+        "map_blocks: column 'x' is no dense block: at level 1, row 0 of the block holds 1 elements and row 2 holds 3;"
+        " tfs.feed has ragged= and pad= for such.",
         feeds(nulls="skip"),
     ),
     ExpectFail("vectors: a null", {"x": vectors(dense_vector(1), None)}, kept, tfs.NullError, null_at("map_blocks", "row 1")),
@@ -1354,7 +1357,8 @@ UNEVEN_NULL = lines(
         {"x": [[1], None, [2, 3]]},
         kept,
         tfs.ShapeError,
-        "map_blocks: column 'x' is no dense block: at level 1, row 0 of the block holds 1 elements and row 2 holds 2.",
+        "map_blocks: column 'x' is no dense block: at level 1, row 0 of the block holds 1 elements and row 2 holds 2;"
+        " tfs.feed has ragged= and pad= for such.",
         feeds(nulls=0),
     ),
     ExpectFail(
@@ -1371,7 +1375,8 @@ UNEVEN_NULL = lines(
         {"x": [None, [1], None, [2, 3]]},
         kept,
         tfs.ShapeError,
-        "map_blocks: column 'x' is no dense block: at level 1, row 1 of the block holds 1 elements and row 3 holds 2.",
+        "map_blocks: column 'x' is no dense block: at level 1, row 1 of the block holds 1 elements and row 3 holds 2;"
+        " tfs.feed has ragged= and pad= for such.",
         feeds(nulls="skip"),
     ),
     ExpectFail(
@@ -1626,7 +1631,7 @@ def at_the_call(case: ExpectFail) -> None:
         {"x": [1]},
         kept,
         tfs.DTypeError,
-        "map_blocks: input 'x' is int64, of which nulls=b'a' is none.",
+        "map_blocks: input 'x' is int64, of which nulls=b'a' is none; the policies are 'error', 'skip' and 'mask'.",
         feeds(nulls="a"),
     ),
     ExpectFail(

@@ -377,7 +377,12 @@ NOTHING = {"x": pa.nulls(4, pa.int64())}
         feeds(nulls="skip"),
     ),
     ExpectFail(
-        "a null", GAPS, total, tfs.NullError, "reduce_blocks: column 'x' holds 1 null, at row 1 of the block, where no null may be."
+        "a null",
+        GAPS,
+        total,
+        tfs.NullError,
+        "reduce_blocks: column 'x' holds 1 null, at row 1 of the block, where no null may be;"
+        " nulls= of tfs.feed says what becomes of them.",
     ),
     ExpectFail(
         "a fraction after skipped rows",
@@ -432,7 +437,7 @@ def test_is_refused_by_every_frame(case: ExpectFail, frame: Flavour) -> None:
         {"x": [1, None, 4, 2], "y": [1, None, 8, None]},
         lambda x_1, x_2, y_1, y_2: {"x": x_1 + x_2, "y": y_1 + y_2},
         tfs.NullError,
-        "reduce_rows: column 'y' holds 1 null, at row 3 of the block, where no null may be.",
+        "reduce_rows: column 'y' holds 1 null, at row 3 of the block, where no null may be; nulls= of tfs.feed says what becomes of them.",
         feeds(nulls="skip"),
         verb=tfs.reduce_rows,
     ),
@@ -716,7 +721,7 @@ def in_order(columns: Columns) -> pa.Table:
         {"k": ["a", "b"], "x": [1, None]},
         known,
         tfs.NullError,
-        "aggregate: column 'x' holds 1 null, at row 1 of the block, where no null may be.",
+        "aggregate: column 'x' holds 1 null, at row 1 of the block, where no null may be; nulls= of tfs.feed says what becomes of them.",
     ),
     ExpectFail(
         "a fraction after skipped rows",

@@ -1419,7 +1419,8 @@ DATA_FAILURES = [
         {"v": [[1.0, 2.0], [3.0, 4.0], [5.0]]},
         lambda v: {"z": v},
         tfs.ShapeError,
-        "map_blocks: column 'v' is no dense block: at level 1, row 0 of the block holds 2 elements and row 2 holds 1.",
+        "map_blocks: column 'v' is no dense block: at level 1, row 0 of the block holds 2 elements and row 2 holds 1;"
+        " tfs.feed has ragged= and pad= for such.",
     ),
     ExpectFail(
         "a cell unlike the declared shape",
@@ -1473,28 +1474,29 @@ DATA_FAILURES = [
         {"x": pa.array([1, None, 3])},
         kept,
         tfs.NullError,
-        "map_blocks: column 'x' holds 1 null, at row 1 of the block, where no null may be.",
+        "map_blocks: column 'x' holds 1 null, at row 1 of the block, where no null may be; nulls= of tfs.feed says what becomes of them.",
     ),
     ExpectFail(
         "a null instead of a cell, first",
         {"x": [None, [1.0, 3.0]]},
         kept,
         tfs.NullError,
-        "map_blocks: column 'x' holds 1 null, at row 0 of the block, where no null may be.",
+        "map_blocks: column 'x' holds 1 null, at row 0 of the block, where no null may be; nulls= of tfs.feed says what becomes of them.",
     ),
     ExpectFail(
         "a null instead of a cell, last",
         {"x": [[1.0, 3.0], None]},
         kept,
         tfs.NullError,
-        "map_blocks: column 'x' holds 1 null, at row 1 of the block, where no null may be.",
+        "map_blocks: column 'x' holds 1 null, at row 1 of the block, where no null may be; nulls= of tfs.feed says what becomes of them.",
     ),
     ExpectFail(
         "nulls instead of cells in map_rows",
         {"x": [[1.0], None, None]},
         kept,
         tfs.NullError,
-        "map_rows: column 'x' holds 2 nulls, the first at row 1 of the block, where no null may be.",
+        "map_rows: column 'x' holds 2 nulls, the first at row 1 of the block, where no null may be;"
+        " nulls= of tfs.feed says what becomes of them.",
         verb=tfs.map_rows,
     ),
     ExpectFail(
@@ -1502,14 +1504,16 @@ DATA_FAILURES = [
         {"x": [[2.0, 3.0], [1.0, None]]},
         kept,
         tfs.NullError,
-        "map_blocks: column 'x' holds 1 null, at element 1 of row 1 of the block, where no null may be.",
+        "map_blocks: column 'x' holds 1 null, at element 1 of row 1 of the block, where no null may be;"
+        " nulls= of tfs.feed says what becomes of them.",
     ),
     ExpectFail(
         "a null in a cell in map_rows",
         {"x": [[2.0], [1.0, None]]},
         kept,
         tfs.NullError,
-        "map_rows: column 'x' holds 1 null, at element 1 of row 1 of the block, where no null may be.",
+        "map_rows: column 'x' holds 1 null, at element 1 of row 1 of the block, where no null may be;"
+        " nulls= of tfs.feed says what becomes of them.",
         verb=tfs.map_rows,
     ),
     ExpectFail(
@@ -1517,7 +1521,7 @@ DATA_FAILURES = [
         {"x": OVERLAP},
         kept,
         tfs.NullError,
-        "map_blocks: column 'x' holds 1 null, at row 0 of the block, where no null may be.",
+        "map_blocks: column 'x' holds 1 null, at row 0 of the block, where no null may be; nulls= of tfs.feed says what becomes of them.",
     ),
     ExpectFail(
         "a failing operation",
@@ -1570,7 +1574,7 @@ def test_a_struct_that_is_null_makes_its_fields_null(frame: Flavour) -> None:
         {"p": [{"a": 1.0}, None]},
         lambda x: {"z": x},
         tfs.NullError,
-        "map_blocks: column 'p.a' holds 1 null, at row 1 of the block, where no null may be.",
+        "map_blocks: column 'p.a' holds 1 null, at row 1 of the block, where no null may be; nulls= of tfs.feed says what becomes of them.",
         {"x": "p.a"},
     )
     check_fails(case, frame)

@@ -285,3 +285,32 @@ def test_compiled_by_xla() -> None:
     program = tfs.program(lambda a: {"z": 2 * a}, frame=TABLE, jit_compile=True)
     assert tfs.map_blocks(program, TABLE)["z"].to_pylist()[0] == [2.0, 4.0, 6.0]
     assert program.digest != tfs.program(lambda a: {"z": 2 * a}, frame=TABLE).digest
+
+
+@cases(
+    ExpectFail(
+        lambda: tfs.map_blocks("/nowhere/net.keras", TABLE),
+        tfs.ProgramError,
+        "map_blocks: there is no program at '/nowhere/net.keras'.",
+        "absolute",
+    ),
+    ExpectFail(lambda: tfs.map_blocks("net.h5", TABLE), tfs.ProgramError, "map_blocks: there is no program at 'net.h5'.", "by its suffix"),
+    ExpectFail(
+        lambda: tfs.load_program("net.h5", tags="serve"),
+        tfs.ProgramError,
+        "load_program: there is no option 'tags'.\n"
+        "  options: frame, feed_dict, signature, session, jit_compile, binary, vector, custom_objects, safe_mode, outputs",
+        "an option that is none",
+    ),
+)
+def test_files_that_are_not_there(case: ExpectFail) -> None:
+    check(lambda call: call(), case)
+
+
+def test_an_option_of_another_kind_of_file_is_refused(tmp_path: Path) -> None:
+    tfs.program(lambda x: {"z": x}, signature={"x": tf.TensorSpec([None], tf.int64)}).save(tmp_path / "saved")
+    message = f"load_program: {str(tmp_path / 'saved')!r} is a SavedModel, but outputs= is an option of a frozen graph."
+    check_refused(lambda: tfs.load_program(tmp_path / "saved", outputs=["z"]), tfs.ProgramError, message)
+    sequential().save(tmp_path / "net.keras")
+    message = f"load_program: {str(tmp_path / 'net.keras')!r} is a Keras file, but signature= is an option of a SavedModel."
+    check_refused(lambda: tfs.load_program(tmp_path / "net.keras", signature="serve"), tfs.ProgramError, message)

@@ -196,3 +196,29 @@ def test_null_cells_of_several_dimensions_on_polars() -> None:
     held = tfs.map_blocks(lambda x: {"z": tf.reshape(tf.repeat(x, 12), [-1, 2, 3, 2])}, frame, tfs.feed("x", nulls="skip"))
     assert held.schema["z"] == pl.Array(pl.Float64, (2, 3, 2))
     assert held["z"].to_list() == [[[[1.0] * 2] * 3] * 2, None]
+
+
+@cases(
+    ExpectFail(
+        lambda: mapped([[1]], pad=True),
+        tfs.DTypeError,
+        "map_blocks: input 'x' is int64, of which pad=True is none.",
+        "a boolean to pad numbers",
+    ),
+    ExpectFail(
+        lambda: tfs.feed("x", nulls="skipp"),
+        tfs.ProgramError,
+        "feed: the feed of column 'x' has nulls='skipp'; 'skip' is the policy.\n"
+        "  If this text is to stand for each null, give it as bytes: nulls=b'skipp'.",
+        "a policy with a slip",
+    ),
+    Expect(
+        lambda: tfs.map_blocks(
+            lambda a, a_mask, b: {"z": tf.where(a_mask, a, b)}, pa.table({"x": [1, None], "y": [3, 4]}), [tfs.feed("x", nulls="mask"), "y"]
+        )["z"].to_pylist(),
+        [1, 4],
+        "by position, a mask has no place of its own",
+    ),
+)
+def test_options(case: Expect | ExpectFail) -> None:
+    check(lambda call: call(), case)

@@ -412,14 +412,15 @@ def test_shapes_that_blocks_agree_on_need_not_be_known(frame: Flavour) -> None:
         {"x": [1, None, 3, 4]},
         lambda x: tf.reduce_sum(x, 0),
         tfs.NullError,
-        "reduce_blocks: column 'x' holds 1 null, at row 1 of the block, where no null may be.",
+        "reduce_blocks: column 'x' holds 1 null, at row 1 of the block, where no null may be;"
+        " nulls= of tfs.feed says what becomes of them.",
     ),
     ExpectFail(
         "a null in pairs",
         {"x": [1, None, 3, 4]},
         lambda a, b: a + b,
         tfs.NullError,
-        "reduce_rows: column 'x' holds 1 null, at row 1 of the block, where no null may be.",
+        "reduce_rows: column 'x' holds 1 null, at row 1 of the block, where no null may be; nulls= of tfs.feed says what becomes of them.",
         verb=tfs.reduce_rows,
     ),
     ExpectFail(
@@ -427,7 +428,8 @@ def test_shapes_that_blocks_agree_on_need_not_be_known(frame: Flavour) -> None:
         {"v": [[1.0, 2.0], [1.0], [3.0]]},
         lambda v: tf.reduce_sum(v, 0),
         tfs.ShapeError,
-        "reduce_blocks: column 'v' is no dense block: at level 1, row 0 of the block holds 2 elements and row 1 holds 1.",
+        "reduce_blocks: column 'v' is no dense block: at level 1, row 0 of the block holds 2 elements and row 1 holds 1;"
+        " tfs.feed has ragged= and pad= for such.",
     ),
     ExpectFail(
         "an operation that fails on a row",
@@ -463,7 +465,9 @@ def test_what_the_data_shows_on_spark_arrives_as_text(spark: Any) -> None:  # on
     df = spark.range(0, 4, 1, 1).selectExpr("nullif(id, 1) as x")
     with pytest.raises(PythonException) as caught:
         tfs.reduce_blocks(total, df)
-    message = "reduce_blocks: column 'x' holds 1 null, at row 1 of the block, where no null may be."
+    message = (
+        "reduce_blocks: column 'x' holds 1 null, at row 1 of the block, where no null may be; nulls= of tfs.feed says what becomes of them."
+    )
     assert f"tensorframes.errors.NullError: {message}\n" in f"{caught.value}\n"
 
 

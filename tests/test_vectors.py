@@ -457,13 +457,13 @@ V = Vectors.sparse(3, [1], [5])
     ExpectFail(
         [None, (1, None, None, [1.0, None])],
         NullError,
-        "column 'v' holds 1 null, at element 1 of row 1 of the block, where no null may be.",
+        "column 'v' holds 1 null, at element 1 of row 1 of the block, where no null may be; nulls= of tfs.feed says what becomes of them.",
         "null among values",
     ),
     ExpectFail(
         [V, (0, 3, [None], [1.0])],
         NullError,
-        "column 'v' holds 1 null, at element 0 of row 1 of the block, where no null may be.",
+        "column 'v' holds 1 null, at element 0 of row 1 of the block, where no null may be; nulls= of tfs.feed says what becomes of them.",
         "null among indices",
     ),
 )

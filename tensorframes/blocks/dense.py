@@ -149,7 +149,9 @@ def null_error(count: int, first: int, column: str, row_of: RowOf, is_cell: bool
     row, element = row_of(first)
     where = f"row {row}" if is_cell else f"element {element} of row {row}"
     held = "1 null, at" if count == 1 else f"{count} nulls, the first at"
-    return NullError(f"column {column!r} holds {held} {where} of the block, where no null may be.")
+    return NullError(
+        f"column {column!r} holds {held} {where} of the block, where no null may be; nulls= of tfs.feed says what becomes of them."
+    )
 
 
 def common_length(lengths: np.ndarray | int, wanted: int | None, column: str, dims: Sequence[int], numbers: Numbers = None) -> int:
@@ -180,7 +182,7 @@ def common_length(lengths: np.ndarray | int, wanted: int | None, column: str, di
         raise ShapeError(f"column {column!r} wants {wanted} elements at level {level} but row {row} of the block holds {held}.")
     raise ShapeError(
         f"column {column!r} is no dense block: at level {level}, row {zeroth} of the block holds {common} elements and row {row} holds "
-        f"{held}."
+        f"{held}; tfs.feed has ragged= and pad= for such."
     )
 
 

@@ -27,9 +27,10 @@ def is_program_file(fetches: Any) -> bool:
     """Tell whether it is a path, or text that is the path of something that this room reads."""
     if isinstance(fetches, os.PathLike):
         return True
-    if not isinstance(fetches, str) or not os.path.exists(fetches):
+    if not isinstance(fetches, str):
         return False
-    return os.path.isdir(fetches) or os.path.splitext(fetches)[1] in (*_KERAS, _GRAPH)
+    # Names of tensors have slashes in them too, but none in front.
+    return os.path.isdir(fetches) or os.path.isabs(fetches) or os.path.splitext(fetches)[1] in (*_KERAS, _GRAPH)
 
 
 def as_file_fetch(
@@ -54,10 +55,19 @@ def as_file_fetch(
     """
     path = os.fspath(path)
     suffix = os.path.splitext(path)[1]
-    if os.path.isdir(path):
-        return _saved_model(path, signature)
     if not os.path.exists(path):
         raise ProgramError(f"there is no program at {path!r}.")
+    kind = "SavedModel" if os.path.isdir(path) else "Keras file" if suffix in _KERAS else "frozen graph"
+    options = {
+        "signature": (signature, "SavedModel"),
+        "custom_objects": (custom_objects, "Keras file"),
+        "outputs": (outputs, "frozen graph"),
+    }
+    for name, (value, of) in {**options, "safe_mode": (not safe_mode, "Keras file")}.items():
+        if value and of != kind:
+            raise ProgramError(f"{path!r} is a {kind}, but {name}= is an option of a {of}.")
+    if os.path.isdir(path):
+        return _saved_model(path, signature)
     if suffix in _KERAS:
         return _keras_file(path, custom_objects, safe_mode)
     if suffix == _GRAPH:
@@ -119,7 +129,10 @@ def _keras_file(path: str, custom_objects: Mapping[str, Any] | None, safe_mode: 
         try:
             model = keras.saving.load_model(path, custom_objects=custom_objects, compile=False, safe_mode=safe_mode)
         except Exception as error:  # Keras raises whatever its layers do
-            raise ProgramError(f"Keras cannot load {path!r}: {type(error).__name__}: {str(error).strip()}") from error
+            raise ProgramError(
+                f"Keras cannot load {path!r}: {type(error).__name__}: {str(error).strip()}",
+                hint="Options for Keras: tfs.load_program(path, custom_objects={…}, safe_mode=False).",
+            ) from error
     return as_keras_fetch(model)
 
 

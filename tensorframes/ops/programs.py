@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tensorframes.capture import as_program
 from tensorframes.capture.saved_models import as_file_fetch, is_program_file
-from tensorframes.errors import verb
+from tensorframes.errors import ProgramError, verb
 from tensorframes.frames import wrap
 from tensorframes.programs import Program
 
@@ -36,7 +37,8 @@ def program(
     Args:
         fetches: as for `map_blocks`, Keras models and files among them.
         frame: types the inputs of a function by its columns.
-        feed_dict: which columns, when not those of the inputs' names.
+        feed_dict: which columns, when not those of the inputs' names. Only what a feed makes of their types enters the program; which
+            columns, nulls and padding are said again to the verb.
         signature: input name → ``tf.TensorSpec`` (or ``tf.RaggedTensorSpec``, ``tf.SparseTensorSpec``), which wins over the frame; or the
             name of a SavedModel's signature.
         session: the v1 session that holds the values of a v1 graph's variables.
@@ -76,7 +78,8 @@ def load_program(path: str | os.PathLike[str], **options: Any) -> Program:
 
     Args:
         path: the directory or file.
-        options: as for `program`.
+        options: as for `program`: frame, feed_dict, signature, jit_compile, binary, vector; and, of the files that have them, signature (a
+            SavedModel's, by name), custom_objects and safe_mode (Keras files), outputs (frozen graphs).
 
     Raises:
         ProgramError: there is no such file, it cannot be read, or it has no such signature.
@@ -88,6 +91,10 @@ def load_program(path: str | os.PathLike[str], **options: Any) -> Program:
         ...     tfs.load_program(path)
         Program(x: int64[?]) -> (z: int64[?])
     """
+    known = [name for name in inspect.signature(program).parameters if name != "fetches"]
+    for name in options:
+        if name not in known:
+            raise ProgramError(f"there is no option {name!r}.", facts={"options": known})
     fetch = as_file_fetch(
         path,
         options.get("signature") if isinstance(options.get("signature"), str) else None,
