@@ -22,6 +22,7 @@ _ROOMS = {
     "schema": "ops.shapes",
     "block": "ops.placeholders",
     "row": "ops.placeholders",
+    "Feed": "feeds",
     "feed": "feeds",
     "load_program": "ops.programs",
     "program": "ops.programs",

@@ -119,9 +119,9 @@ def program(function: Callable[..., Any], dtype: str, shape: Sequence[int | None
 
 @st.composite
 def columns(draw: Any) -> tuple[str, tuple[int, ...], list[Any]]:
-    """Draw a dtype, a shape of rank 0 to 3, and cells of that shape with nulls."""
+    """Draw a dtype, a shape of rank 0 to 4, and cells of that shape with nulls."""
     dtype = draw(st.sampled_from(sorted(VALUES)))
-    shape = tuple(draw(st.lists(st.integers(0, 3), max_size=3)))
+    shape = tuple(draw(st.lists(st.integers(0, 3), max_size=4)))
     nulls = st.integers(0, draw(st.sampled_from([2, 5, 1000]))).map(lambda number: number == 1)
     return dtype, shape, [with_nulls(draw, shape, VALUES[dtype][1], nulls) for _ in range(draw(st.integers(1, 7)))]
 
