@@ -22,7 +22,7 @@ import tensorframes as tfs
 
 def partial_sums(points, centers):
     """Sum the points of a block by their nearest center: points [?, d], centers [k, d] → sums [1, k, d], counts [1, k]."""
-    clusters = tf.shape(centers)[0]
+    clusters = centers.shape[0]  # known, so that the sums of a block have a known shape
     # |p - c|² = |p|² - 2 p·c + |c|², and |p|² is the same for all centers.
     distances = tf.reduce_sum(centers**2, axis=1) - 2.0 * tf.matmul(points, centers, transpose_b=True)
     nearest = tf.argmin(distances, axis=1)
