@@ -250,6 +250,7 @@ def concatenate(source: ColumnInput, parts: Sequence[Block]) -> Block:
     Raises:
         ShapeError: they differ in shape and are neither ragged nor padded.
     """
+    parts = [part for part in parts if len(part)] or parts[:1]  # a block without cells has none of another shape
     check_one_shape(source, parts)
     dense = [values for values in parts if isinstance(values, np.ndarray)]
     if source.pad is not None and len({values.shape[1:] for values in dense}) > 1:

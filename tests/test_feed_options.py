@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -15,6 +13,7 @@ import pytest
 import tensorflow as tf
 from expectations import check_refused
 from flavours import Columns, Flavour, as_table, check_same_table, plain
+from verbs import Expect, ExpectFail, each
 
 import tensorframes as tfs
 from tensorframes.columns import MATRIX, VECTOR
@@ -44,37 +43,6 @@ READ_EVERYWHERE = {
     "arrays: entries are what is not 0",
     "decimals with nulls",
 }
-
-
-@dataclass(frozen=True)
-class Expect:
-    """`verb` of a frame of the `input` columns gives these, unless trimmed, then the `output` columns."""
-
-    id: str
-    input: Columns
-    fetches: Any
-    output: Columns
-    feed_dict: Any = None
-    verb: Callable[..., Any] = tfs.map_blocks
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class ExpectFail:
-    """`verb` of a frame of the `input` columns raises `error` with exactly this message."""
-
-    id: str
-    input: Columns
-    fetches: Any
-    error: type[Exception]
-    message: str
-    feed_dict: Any = None
-    verb: Callable[..., Any] = tfs.map_blocks
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-
-def each(*cases: Expect | ExpectFail) -> Any:
-    return pytest.mark.parametrize("case", cases, ids=lambda case: case.id)
 
 
 def check_maps(case: Expect, frame: Flavour) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -14,8 +13,12 @@ import pytest
 import tensorflow as tf
 from expectations import check_refused, check_same
 from flavours import Columns, Flavour, as_table, check_same_table, plain
+from verbs import ReduceExpect as Expect
+from verbs import ReduceExpectFail as ExpectFail
+from verbs import each, run
 
 import tensorframes as tfs
+from tensorframes import combine as combine_room
 from tensorframes.columns import VECTOR
 
 # Ragged and sparse cells, and joined text, are not vectorized, which warns, once for each program.
@@ -32,41 +35,6 @@ READ_EVERYWHERE = {
     "skipped, a key without rows is null",
     "ragged, sizes",
 }
-
-
-@dataclass(frozen=True)
-class Expect:
-    """`verb` of a frame of the `input` columns gives `output`, in type and structure too."""
-
-    id: str
-    input: Columns
-    fetches: Any
-    output: Any
-    feed_dict: Any = None
-    verb: Callable[..., Any] = tfs.reduce_blocks
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class ExpectFail:
-    """`verb` of a frame of the `input` columns raises `error` with exactly this message."""
-
-    id: str
-    input: Columns
-    fetches: Any
-    error: type[Exception]
-    message: str
-    feed_dict: Any = None
-    verb: Callable[..., Any] = tfs.reduce_blocks
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-
-def each(*cases: Expect | ExpectFail) -> Any:
-    return pytest.mark.parametrize("case", cases, ids=lambda case: case.id)
-
-
-def run(case: Expect | ExpectFail, native: Any, **options: Any) -> Any:
-    return case.verb(case.fetches, native, case.feed_dict, **case.options, **options)
 
 
 def check_value(held: Any, wanted: Any) -> None:
@@ -787,3 +755,12 @@ def test_reduces_of_sparks_own_vectors(spark: Any) -> None:
     check_same(tfs.reduce_blocks(total, df, feeds(sparse=False)), array([5, 10, 9], "float64"))
     held = tfs.aggregate(lambda x: {"x": tf.sparse.reduce_sum(x, 0)}, df.groupBy("k"), feeds(sparse=True))
     assert spark_values(held, ["k"]) == [("a", [1.0, 5.0, 3.0]), ("b", [4.0, 5.0, 6.0])]
+
+
+@pytest.mark.parametrize("fetches", [known, by_chunks], ids=["by segments", "by chunks"])
+def test_a_block_of_skipped_rows_only_is_merged_with_others(fetches: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(combine_room, "_BLOCK_ROWS", 2)
+    cells = pa.array([None, None, [1.0, 2.0], [3.0, 4.0], [5.0, 6.0], None], pa.list_(pa.float64()))
+    frame = pa.table({"k": [1, 1, 2, 2, 1, 1], "x": cells})
+    held = tfs.aggregate(fetches, frame, {"x": tfs.feed("x", nulls="skip")}, by="k")
+    assert held.to_pydict() == {"k": [1, 2], "x": [[5.0, 6.0], [4.0, 6.0]]}

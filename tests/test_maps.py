@@ -6,9 +6,9 @@ import sys
 import textwrap
 import threading
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from expectations import check_refused
 from flavours import LOCAL, Columns, Flavour, Stream, as_table, check_same_table, plain
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from verbs import Expect, ExpectFail, each
 
 import tensorframes as tfs
 from tensorframes.programs import CACHE
@@ -29,37 +30,6 @@ UTC = datetime.timezone.utc
 DOUBLES = {"x": [1.0, 2.0, 3.0, 4.0, 5.0]}
 PAIRS = {"v": [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]]}
 RAGGED = {"v": [[1.0, 2.0], [3.0], [], [4.0], [5.0, 6.0, 7.0]]}
-
-
-@dataclass(frozen=True)
-class Expect:
-    """`verb` of a frame of the `input` columns gives these, unless trimmed, then the `output` columns."""
-
-    id: str
-    input: Columns
-    fetches: Any
-    output: Columns
-    feed_dict: Any = None
-    verb: Callable[..., Any] = tfs.map_blocks
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class ExpectFail:
-    """`verb` of a frame of the `input` columns raises `error` with exactly this message."""
-
-    id: str
-    input: Columns
-    fetches: Any
-    error: type[Exception]
-    message: str
-    feed_dict: Any = None
-    verb: Callable[..., Any] = tfs.map_blocks
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-
-def each(*cases: Expect | ExpectFail) -> Any:
-    return pytest.mark.parametrize("case", cases, ids=lambda case: case.id)
 
 
 def check_maps(case: Expect, frame: Flavour) -> None:

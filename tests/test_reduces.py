@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,9 +11,12 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 from expectations import check_refused, check_same
-from flavours import BATCH_ROWS, LOCAL, Columns, Flavour, as_table
+from flavours import BATCH_ROWS, LOCAL, Flavour, as_table
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from verbs import ReduceExpect as Expect
+from verbs import ReduceExpectFail as ExpectFail
+from verbs import each, run
 
 import tensorframes as tfs
 from tensorframes.frames import spark as spark_room
@@ -32,41 +33,6 @@ TEXTS = {"s": ["a", "b", "é", ""], "b": [b"\xff", b"\0", b"", b"z"], "w": [["p"
 SOME_FRAMES = pytest.mark.parametrize(
     "frame", [LOCAL[0], LOCAL[5], pytest.param("spark", marks=pytest.mark.spark)], ids=["table", "pandas", "spark"], indirect=True
 )
-
-
-@dataclass(frozen=True)
-class Expect:
-    """`verb` of a frame of the `input` columns gives `output`, in type and structure too."""
-
-    id: str
-    input: Columns
-    fetches: Any
-    output: Any
-    feed_dict: Any = None
-    verb: Callable[..., Any] = tfs.reduce_blocks
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class ExpectFail:
-    """`verb` of a frame of the `input` columns raises `error` with exactly this message."""
-
-    id: str
-    input: Columns
-    fetches: Any
-    error: type[Exception]
-    message: str
-    feed_dict: Any = None
-    verb: Callable[..., Any] = tfs.reduce_blocks
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-
-def each(*cases: Expect | ExpectFail) -> Any:
-    return pytest.mark.parametrize("case", cases, ids=lambda case: case.id)
-
-
-def run(case: Expect | ExpectFail, native: Any) -> Any:
-    return case.verb(case.fetches, native, case.feed_dict, **case.options)
 
 
 def check_value(held: Any, wanted: Any) -> None:
