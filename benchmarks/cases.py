@@ -1,4 +1,4 @@
-"""What a case is: a question, contestants that answer it, and a target for their ratio.
+"""What a case is: a question, contestants that answer it, and targets for their ratios.
 
 Knows neither Spark nor TensorFlow. The one law: ours and every peer give the same answer, or the case fails.
 """
@@ -106,6 +106,7 @@ class Case:
         small: how many are enough to see that it works.
         on_spark: whether it needs a session.
         unit: "s" is measured by the clock over several rounds; anything else is the number that a contestant returns, once.
+        also: further bounds, about other contestants.
     """
 
     name: str
@@ -117,3 +118,9 @@ class Case:
     small: int = 50
     on_spark: bool = True
     unit: str = "s"
+    also: tuple[Target, ...] = ()
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """All bounds."""
+        return (self.target, *self.also)

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from benchmarks import arrow, feeds, iterations, reduces, rows, spark_maps, workers
+from benchmarks import arrow, feeds, iterations, models, reduces, rows, spark_maps, workers
 from benchmarks.cases import Case
 
-CASES: tuple[Case, ...] = (*spark_maps.CASES, *rows.CASES, *arrow.CASES, *workers.CASES, *reduces.CASES, *iterations.CASES, *feeds.CASES)
+CASES: tuple[Case, ...] = (
+    *spark_maps.CASES,
+    *rows.CASES,
+    *arrow.CASES,
+    *workers.CASES,
+    *reduces.CASES,
+    *iterations.CASES,
+    *feeds.CASES,
+    *models.CASES,
+)

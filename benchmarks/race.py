@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.cases import OURS, Case, Contestant, Setting
+from benchmarks.cases import OURS, Case, Contestant, Setting, Target
 
 MOST_ROUNDS = 40
 
@@ -47,15 +47,18 @@ class Result:
         """The contestants that are neither floor nor ours."""
         return [name for name in self.warm if name not in (self.case.floor, OURS)]
 
-    @property
-    def figure(self) -> float:
-        """The figure that the target is about."""
-        return self.case.target.figure(self.best, self.case.floor)
+    def figure(self, target: Target) -> float:
+        """Return the figure that a target is about."""
+        return target.figure(self.best, self.case.floor)
+
+    def meets(self, target: Target) -> bool:
+        """Tell whether a target is met and every check holds."""
+        return target.is_met(self.figure(target)) and all(self.checks.values())
 
     @property
     def is_met(self) -> bool:
-        """Whether the target is met and every check holds."""
-        return self.case.target.is_met(self.figure) and all(self.checks.values())
+        """Whether all targets are met and every check holds."""
+        return all(map(self.meets, self.case.targets))
 
 
 def race(case: Case, spark: Any = None, rows: int | None = None, repeat: int = 5, seconds: float = 3.0) -> Result:

@@ -52,8 +52,7 @@ def as_json(results: Iterable[Result]) -> str:
             "warm": {name: list(times) for name, times in result.warm.items()},
             "best": result.best,
             "median": result.median,
-            "target": str(result.case.target),
-            "figure": result.figure,
+            "targets": [{"target": str(target), "figure": result.figure(target)} for target in result.case.targets],
             "checks": dict(result.checks),
             "is_met": result.is_met,
         }
@@ -70,9 +69,9 @@ def draw(results: Sequence[Result], path: str) -> None:
     import matplotlib.pyplot as plt
 
     clocked = [result for result in results if result.case.unit == "s"]
-    floors = [(result.case.name, result.best[OURS] / result.best[result.case.floor], _floor_limit(result)) for result in clocked]
+    floors = [(result.case.name, result.best[OURS] / result.best[result.case.floor], _limit(result, "ours / floor")) for result in clocked]
     peers = [
-        (f"{result.case.name}: {name}", result.best[name] / result.best[OURS], _peer_limit(result, name))
+        (f"{result.case.name}: {name}", result.best[name] / result.best[OURS], _limit(result, f"{name} / ours"))
         for result in clocked
         for name in result.peers
     ]
@@ -89,8 +88,7 @@ def draw(results: Sequence[Result], path: str) -> None:
 def _lines(result: Result) -> Iterable[Sequence[str]]:
     case, best, median = result.case, result.best, result.median
     for number, name in enumerate(result.warm):
-        is_ours = name == OURS
-        aimed_at = name == case.target.peer if case.target.peer else is_ours
+        target = next((target for target in case.targets if (target.peer or OURS) == name), None)
         yield (
             case.name if number == 0 else "",
             name,
@@ -98,8 +96,8 @@ def _lines(result: Result) -> Iterable[Sequence[str]]:
             _amount(best[name], case.unit),
             _amount(median[name] if case.unit == "s" else None, case.unit),
             _ratio(result, name),
-            str(case.target) if aimed_at else "",
-            ("met" if result.is_met else "MISSED") if aimed_at else "",
+            "" if target is None else str(target),
+            "" if target is None else "met" if result.meets(target) else "MISSED",
         )
 
 
@@ -110,7 +108,8 @@ def _ratio(result: Result, name: str) -> str:
     if name != OURS:
         return f"{best[name] / best[OURS]:.2f} × ours"
     if result.case.target.label == "ours − floor":
-        return f"floor + {result.figure:,.0f} {result.case.unit}"
+        added = result.figure(result.case.target)
+        return f"floor {'+' if added >= 0 else '−'} {_amount(abs(added), result.case.unit)}"
     return f"{best[OURS] / best[result.case.floor]:.2f} × floor"
 
 
@@ -122,12 +121,8 @@ def _amount(value: float | None, unit: str) -> str:
     return f"{value:.2f} s" if value >= 1 else f"{value * 1000:.1f} ms"
 
 
-def _floor_limit(result: Result) -> float | None:
-    return None if result.case.target.peer else result.case.target.limit
-
-
-def _peer_limit(result: Result, name: str) -> float | None:
-    return result.case.target.limit if result.case.target.peer == name else None
+def _limit(result: Result, label: str) -> float | None:
+    return next((target.limit for target in result.case.targets if target.label == label), None)
 
 
 def _bars(axes: Any, bars: Sequence[tuple[str, float, float | None]], title: str, is_met: Any) -> None:

@@ -18,11 +18,12 @@ from tensorframes.blocks.inputs import Block, block_bytes, filter_rows, shown_ro
 from tensorframes.blocks.nulls import spread
 from tensorframes.blocks.rebatch import join_within
 from tensorframes.columns import Column, plain_schema
-from tensorframes.device import place
-from tensorframes.errors import TensorFramesError
+from tensorframes.device import place, reads_ahead
+from tensorframes.errors import raised_by
 from tensorframes.feeds import ColumnInput, MaskInput
 from tensorframes.fold import Cells, Fold, Masks, check_shape, concatenate, decode_cells, feeds_of, fold_sources, refold
 from tensorframes.plan import Plan
+from tensorframes.prefetch import ahead
 from tensorframes.reductions import reduce_segments
 from tensorframes.runner import call_program, encode_output
 from tensorframes.tensors import eagerly, to_array, to_tensor
@@ -84,22 +85,19 @@ class Combine:
         Raises:
             TensorFramesError: names verb, input, column, row of the block, wanted and held.
         """
-        try:
+        with raised_by(self.plan.verb):
             yield from self._run(batches)
-        except TensorFramesError as error:
-            error.verb = error.verb or self.plan.verb
-            raise
 
     def _run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         held: list[Rows] = []
         size, bound, combines = 0, 2 * _BLOCK_BYTES, True
-        for block in join_within(batches, _BLOCK_ROWS, _BLOCK_BYTES):
-            decoded = self._decode(block)
+        blocks = map(self._decode, join_within(batches, _BLOCK_ROWS, _BLOCK_BYTES))
+        for decoded in ahead(blocks) if reads_ahead(self.plan.device) else blocks:
             if not combines:
                 yield from self._encode(decoded)
                 continue
             part = self._combine(decoded)
-            if not self.is_last and not self.has_masks and len(part) > _WORTH_COMBINING * block.num_rows:
+            if not self.is_last and not self.has_masks and len(part) > _WORTH_COMBINING * len(decoded):
                 combines = False
                 for ready in [*held, part]:
                     yield from self._encode(ready)

@@ -7,7 +7,8 @@ a way out); the verb that was called adds its own name, once.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
 
 _P = ParamSpec("_P")
@@ -100,10 +101,17 @@ def verb(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
     @functools.wraps(function)
     def named(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        try:
+        with raised_by(function.__name__):
             return function(*args, **kwargs)
-        except TensorFramesError as error:
-            error.verb = error.verb or function.__name__
-            raise
 
     return named
+
+
+@contextmanager
+def raised_by(name: str) -> Iterator[None]:
+    """Add a verb's name to the errors that leave the context without one."""
+    try:
+        yield
+    except TensorFramesError as error:
+        error.verb = error.verb or name
+        raise

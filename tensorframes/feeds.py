@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorframes.blobs import Blob, as_blob
 from tensorframes.columns import Column, TensorType
 from tensorframes.dtypes import BY_NAME
 from tensorframes.errors import DTypeError, ProgramError, ShapeError, verb
@@ -190,11 +191,11 @@ class Constant:
 
     Attributes:
         type: dtype and shape.
-        data: the array's bytes in C order, or for strings a tuple of bytes.
+        data: the array's bytes in row-major order, or for strings a tuple of bytes.
     """
 
     type: TensorType
-    data: bytes | tuple[bytes, ...]
+    data: Blob | tuple[bytes, ...]
 
     @classmethod
     def of(cls, name: str, value: Any) -> Constant:
@@ -215,11 +216,11 @@ class Constant:
             cells = [_as_bytes(name, cell) for cell in array.ravel().tolist()]
             return cls(TensorType("string", Shape(array.shape)), tuple(cells))
         if array.dtype.name == "bfloat16":
-            return cls(TensorType("bfloat16", Shape(array.shape)), array.tobytes())
+            return cls(TensorType("bfloat16", Shape(array.shape)), as_blob(array.tobytes()))
         if array.dtype.kind not in "biufc" or array.dtype.itemsize > 16 or array.dtype.name in ("float128", "longdouble"):
             raise DTypeError(f"the constant for input {name!r} is of dtype {array.dtype}, which no tensor holds.")
         native = array.astype(array.dtype.newbyteorder("="), copy=False)
-        return cls(TensorType(native.dtype.name, Shape(native.shape)), native.tobytes())
+        return cls(TensorType(native.dtype.name, Shape(native.shape)), as_blob(native.tobytes()))
 
 
 def _as_bytes(name: str, cell: Any) -> bytes:

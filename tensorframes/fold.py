@@ -29,9 +29,11 @@ from tensorframes.blocks.ragged import Ragged
 from tensorframes.blocks.rebatch import join_small, rebatch
 from tensorframes.blocks.scalars import from_bfloat16
 from tensorframes.columns import plain_schema
-from tensorframes.errors import ShapeError, TensorFramesError
+from tensorframes.device import reads_ahead
+from tensorframes.errors import ShapeError, raised_by
 from tensorframes.feeds import ColumnInput, Constant, MaskInput
 from tensorframes.plan import Plan
+from tensorframes.prefetch import ahead
 from tensorframes.runner import Fed, call_program, encode_output
 from tensorframes.shapes import Shape
 from tensorframes.tensors import eagerly
@@ -41,6 +43,22 @@ Cells = list[Block]
 
 Masks = list[Block | None]
 """For each output, where its cells' values were present, if a program wants to know; None: everywhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedCells:
+    """A block, ready to be folded.
+
+    Attributes:
+        shown: the rows that the program is shown.
+        pairs: for each output its cells, and their mask if the program wants it.
+        rows: the rows' numbers in the block.
+    """
+
+    shown: pa.RecordBatch
+    pairs: list[tuple[Block, Block | None]]
+    rows: np.ndarray
+
 
 _MOST_HELD = 64
 _MOST_BYTES = 16 * 2**20
@@ -62,21 +80,18 @@ class Fold:
         Raises:
             TensorFramesError: names verb, input, column, row of the block, wanted and held.
         """
-        try:
-            with eagerly():
-                row = self._partition(batches)
-        except TensorFramesError as error:
-            error.verb = error.verb or self.plan.verb
-            raise
+        with raised_by(self.plan.verb), eagerly():
+            row = self._partition(batches)
         if row is not None:
             yield row
 
     def _partition(self, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch | None:
         again, held, size = refold(self), list[tuple[Cells, pa.RecordBatch]](), 0
-        for block in rebatch(join_small(batches), self.plan.block_rows):
-            folded = self._block(block, 1)
-            if folded is None:
+        decoded = map(self._decode, rebatch(join_small(batches), self.plan.block_rows))
+        for block in ahead(decoded) if reads_ahead(self.plan.device) else decoded:
+            if block is None:
                 continue
+            folded = self._block(block, 1)
             held.append(folded)
             size += folded[1].nbytes
             if len(held) == _MOST_HELD or (len(held) > 1 and size > _MOST_BYTES):
@@ -91,21 +106,24 @@ class Fold:
         for sources, cells in zip(self._sources, zip(*(cells for cells, _ in held), strict=True), strict=True):
             check_one_shape(sources[0], cells)
         rows = pa.concat_batches([row for _, row in held])
-        folded = self._block(pa.RecordBatch.from_arrays(rows.columns, names=[f"_{i}" for i in range(rows.num_columns)]), 2)
-        assert folded is not None
-        return folded
+        decoded = self._decode(pa.RecordBatch.from_arrays(rows.columns, names=[f"_{i}" for i in range(rows.num_columns)]))
+        assert decoded is not None
+        return self._block(decoded, 2)
 
-    def _block(self, block: pa.RecordBatch, step: int) -> tuple[Cells, pa.RecordBatch] | None:
-        """Fold a block to one row; None where no row is shown to the program."""
+    def _decode(self, block: pa.RecordBatch) -> DecodedCells | None:
+        """Decode a block; None where no row is shown to the program."""
         is_shown = shown_rows(block, self.plan.skipping)
         rows = np.arange(block.num_rows) if is_shown is None else np.flatnonzero(is_shown)
         if len(rows) == 0:
             return None
         shown = block if is_shown is None else filter_rows(block, is_shown)
-        pairs = [decode_cells(self.plan, sources[0], shown, rows) for sources in self._sources]
-        cells, masks = self.fold([values for values, _ in pairs], [mask for _, mask in pairs], step, rows)
+        return DecodedCells(shown, [decode_cells(self.plan, sources[0], shown, rows) for sources in self._sources], rows)
+
+    def _block(self, block: DecodedCells, step: int) -> tuple[Cells, pa.RecordBatch]:
+        """Fold a decoded block to one row."""
+        cells, masks = self.fold([values for values, _ in block.pairs], [mask for _, mask in block.pairs], step, block.rows)
         arrays = [
-            encode_output(column, values, None) if mask is None else as_column(shown.column(source.read), source, column.arrow)
+            encode_output(column, values, None) if mask is None else as_column(block.shown.column(source.read), source, column.arrow)
             for column, values, mask, (source, *_) in zip(self.plan.outputs, cells, masks, self._sources, strict=True)
         ]
         return cells, pa.RecordBatch.from_arrays(arrays, schema=plain_schema(self.plan.outputs))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import re
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -37,6 +37,20 @@ def import_graph(graph: Any, feeds: Mapping[str, tf.Tensor], wanted: Sequence[st
     # In a tf.function, outputs would be made to wait for what is inside such a loop, which is an error; in a v1 function they are not.
     specs = [tf.TensorSpec(value.shape, value.dtype) for value in feeds.values()]
     return list(tf.compat.v1.wrap_function(put, specs)(*feeds.values()))
+
+
+def drop_placeholders(graph: Any, fed: Collection[str]) -> set[str]:
+    """Drop the placeholders that something stands for, which a compiler takes for operations that it lacks; returns those that are read.
+
+    Args:
+        graph: the GraphDef, which is changed.
+        fed: names of the tensors that something stands for.
+    """
+    read = {name if ":" in name else f"{name}:0" for node in graph.node for name in node.input}
+    kept = [node for node in graph.node if node.op != "Placeholder" or f"{node.name}:0" not in fed]
+    del graph.node[:]
+    graph.node.extend(kept)
+    return read.intersection(fed)
 
 
 def has_old_loops(graph: Any) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorframes.blobs import Blob
 from tensorframes.columns import Column, Schema
 from tensorframes.errors import ColumnError, ProgramError
 from tensorframes.feeds import Constant, Feed, Mask
@@ -174,8 +175,8 @@ def check_column(name: str, column: str, inputs: Sequence[str], schema: Schema) 
 
 def _check_no_label(name: str, constant: Constant, schema: Schema) -> None:
     """Refuse a whole number that is a column's name, as pandas has them: it could be meant as either."""
-    if constant.type.shape == () and constant.type.dtype == "int64" and isinstance(constant.data, bytes):
-        label = str(np.frombuffer(constant.data, dtype=np.int64)[0])
+    if constant.type.shape == () and constant.type.dtype == "int64" and isinstance(constant.data, Blob):
+        label = str(np.frombuffer(constant.data.view(), dtype=np.int64)[0])
         if schema.find(label) is not None:
             raise ProgramError(
                 f"feed_dict feeds input {name!r} with {label}, which is a number and the name of a column.",

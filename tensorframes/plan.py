@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tensorframes.blobs import as_blob
 from tensorframes.blocks.scalars import narrow_values
 from tensorframes.columns import AS_ARRAY, MATRIX, VECTOR, VECTOR_NAMES, Column, Schema, TensorType, list_type, split_lists, vector_rank
 from tensorframes.device import check_device
@@ -165,6 +166,8 @@ def plan_reduce(
     """
     check_block_rows(block_rows)
     check_device(device)
+    if program.is_compiled and not pairwise and not keys:
+        raise _no_rows(program.output_ports[0], _signature(program))
     inputs, reads = _plan_inputs(program, schema, feed_dict, rowwise=pairwise, pairwise=pairwise, is_folded=True, block_rows=None)
     free = [position for position, source in enumerate(inputs) if isinstance(source, ColumnInput)]
     folds = _pair_folds(program, free) if pairwise else _block_folds(program, free)
@@ -327,13 +330,13 @@ def fit_constant(port: Port, constant: Constant) -> Constant:
     refusal = DTypeError(f"input {port.name!r} wants {port.type} but the constant for it is {constant.type}.")
     if "string" in (port.type.dtype, constant.type.dtype) or port.type.dtype not in BY_NAME or isinstance(constant.data, tuple):
         raise refusal
-    values = np.frombuffer(constant.data, dtype=BY_NAME[constant.type.dtype].numpy).reshape(constant.type.shape or ())
+    values = np.frombuffer(constant.data.view(), dtype=BY_NAME[constant.type.dtype].numpy).reshape(constant.type.shape or ())
     with np.errstate(all="ignore"):
         cast = values.astype(BY_NAME[port.type.dtype].numpy)
     exact = values.dtype.kind in "biu" and cast.dtype.kind in "biu" and np.array_equal(cast, values)
     if not exact and not (can_cast(constant.type.dtype, port.type.dtype) and np.array_equal(np.isfinite(cast), np.isfinite(values))):
         raise refusal
-    return Constant(TensorType(port.type.dtype, constant.type.shape), cast.tobytes())
+    return Constant(TensorType(port.type.dtype, constant.type.shape), as_blob(cast.tobytes()))
 
 
 def _plan_input(
@@ -457,6 +460,8 @@ def _plan_output(port: Port, program: Program, schema: Schema, *, rowwise: bool,
                 facts=facts,
                 hint="With trim=True an output may have any number of rows.",
             )
+        if program.is_compiled and not keep_inputs and shape[0] is not None:
+            raise _no_rows(port, facts)
         shape = Shape(shape[1:])
     if port.name in program.vector:
         return _vector_column(port, shape)
@@ -464,6 +469,15 @@ def _plan_output(port: Port, program: Program, schema: Schema, *, rowwise: bool,
     if port.name in program.binary and dtype != "string":
         raise DTypeError(f"binary= names output {port.name!r}, which is {port.type} and no string.", facts=facts)
     return Column(port.name, list_type(leaf, len(shape)), True, dtype, shape)
+
+
+def _no_rows(port: Port, facts: dict[str, list[str]]) -> ShapeError:
+    return ShapeError(
+        f"output {port.name!r} is {port.type}, without a row for each row of the block, but a compiled program is called on padded blocks, "
+        "whose last rows are cut off its outputs.",
+        facts=facts,
+        hint="Make the program without jit_compile.",
+    )
 
 
 def _as_tensor_column(column: Column) -> Column:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 import os
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,11 +21,12 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import tensor_pb2
 
+from tensorframes.blobs import Blob, as_blob
 from tensorframes.columns import TensorType
 from tensorframes.composites import join, part_specs, split, type_of
 from tensorframes.digest import digest_graph
 from tensorframes.errors import ProgramError
-from tensorframes.graphdefs import check_shippable, has_effect, import_graph, register_functions, table_types
+from tensorframes.graphdefs import check_shippable, drop_placeholders, has_effect, import_graph, register_functions, table_types
 from tensorframes.tensors import eagerly
 
 LOADED_BYTES = 2**30
@@ -57,17 +60,29 @@ class Capture:
         tensor: the placeholder in the graph that stands for it.
         dtype: the value's dtype.
         shape: the value's shape.
-        data: the value, as a serialised ``TensorProto``; of a lookup table its values.
+        data: the value's bytes in row-major order, of strings a serialised ``TensorProto``; of a lookup table its values.
         is_variable: whether the graph reads it through a variable's handle.
-        keys: of a lookup table its keys, as a serialised ``TensorProto``; None for anything else.
+        keys: of a lookup table its keys, in the same form; None for anything else.
+        key_dtype: of a lookup table the keys' dtype.
     """
 
     tensor: str
     dtype: str
     shape: tuple[int, ...]
-    data: bytes = field(repr=False)
+    data: Blob
     is_variable: bool = False
-    keys: bytes | None = field(repr=False, default=None)
+    keys: Blob | None = None
+    key_dtype: str = ""
+
+    @property
+    def value(self) -> tuple[Any, ...]:
+        """What it holds, whatever graph reads it: equal for equal values of one kind."""
+        return self.dtype, self.shape, self.data, self.is_variable, self.keys, self.key_dtype
+
+    @property
+    def blobs(self) -> list[Blob]:
+        """All its bytes."""
+        return [blob for blob in (self.data, self.keys) if blob is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +99,7 @@ class Program:
         binary: string outputs that are bytes, not text.
         vector: outputs that become vectors or matrices of Spark ML.
         structure: what a call gives: "bare" for one tensor, else "list" or "dict".
+        is_compiled: whether XLA compiles it, anew for each shape of its inputs.
         graph: the serialised GraphDef.
         captures: values of variables and captured tensors.
         controls: operations that must run for their side effects.
@@ -100,7 +116,8 @@ class Program:
     binary: frozenset[str] = frozenset()
     vector: frozenset[str] = frozenset()
     structure: str = "dict"
-    graph: bytes = field(repr=False, compare=False, default=b"")
+    is_compiled: bool = False
+    graph: Blob = field(repr=False, compare=False, default_factory=lambda: as_blob(b""))
     captures: tuple[Capture, ...] = field(repr=False, compare=False, default=())
     controls: tuple[str, ...] = field(repr=False, compare=False, default=())
 
@@ -115,9 +132,19 @@ class Program:
         return {port.name: port.type for port in self.output_ports}
 
     @property
+    def graph_def(self) -> Any:
+        """The graph, read anew."""
+        return tf.compat.v1.GraphDef.FromString(bytes(self.graph.view()))
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the graph and of all captured values."""
-        return len(self.graph) + sum(len(capture.data) + len(capture.keys or b"") for capture in self.captures)
+        return sum(blob.nbytes for blob in self.blobs)
+
+    @property
+    def blobs(self) -> list[Blob]:
+        """The graph and all captured values."""
+        return [self.graph, *(blob for capture in self.captures for blob in capture.blobs)]
 
     def __repr__(self) -> str:
         """Print as ``Program(x: float64[?, 100]) -> (z: float64[?])``."""
@@ -155,6 +182,9 @@ class Program:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the program as a SavedModel with one signature, "serving_default", which TensorFlow Serving loads too.
 
+        What a signature cannot say (the order of inputs and outputs, which ones are bytes or vectors) is written beside it, for
+        `load_program`. Whether XLA compiles it is not: ``load_program(path, jit_compile=True)`` says it again.
+
         Args:
             path: a directory, which is made.
 
@@ -183,6 +213,17 @@ class Program:
             specs = {port.name: tf.TensorSpec(port.type.shape, port.type.dtype, name=port.name) for port in self.input_ports}
             module.serve = tf.function(serve, autograph=False).get_concrete_function(**specs)
             tf.saved_model.save(module, os.fspath(path), signatures={"serving_default": module.serve})
+        extra = os.path.join(path, _COLUMNS)
+        os.makedirs(os.path.dirname(extra), exist_ok=True)
+        columns = {
+            "inputs": list(self.inputs),
+            "outputs": list(self.outputs),
+            "structure": self.structure,
+            "binary": sorted(self.binary),
+            "vector": sorted(self.vector),
+        }
+        with open(extra, "w", encoding="utf-8") as file:
+            json.dump(columns, file)
 
     def _pack(self, parts: Sequence[tf.Tensor]) -> Any:
         return pack(self.structure, self.outputs, self.join_outputs(parts))
@@ -192,6 +233,19 @@ class Program:
         ends = list(itertools.accumulate(len(port.tensors) for port in self.output_ports))
         starts = [0, *ends]
         return [join(port.type, parts[start:end]) for port, start, end in zip(self.output_ports, starts, ends, strict=False)]
+
+
+_COLUMNS = "assets.extra/tensorframes.json"  # the folder that a SavedModel has for what users add
+
+
+def read_columns(path: str) -> dict[str, Any]:
+    """Return what `Program.save` wrote beside a SavedModel's signature; nothing, where it did not write the SavedModel."""
+    extra = os.path.join(path, _COLUMNS)
+    if not os.path.exists(extra):
+        return {}
+    with open(extra, encoding="utf-8") as file:
+        columns: dict[str, Any] = json.load(file)
+    return columns
 
 
 def _as_tensor(value: Any, kind: TensorType) -> Any:
@@ -236,37 +290,45 @@ class ProgramCache:
         """Start empty; `limit` is in bytes of program, `count` in programs."""
         self.loads = 0
         self._limit, self._count = limit, count
-        self._held: OrderedDict[str, tuple[Loaded, int]] = OrderedDict()
+        self._held: OrderedDict[tuple[str, str], tuple[Loaded, dict[Blob, int]]] = OrderedDict()
         self._lock = threading.RLock()
 
-    def get(self, program: Program) -> Loaded:
-        """Return the loaded program, loading it if this process does not hold it."""
+    def get(self, program: Program, device: str = "") -> Loaded:
+        """Return the program as loaded on a device, loading it if this process does not hold it there."""
+        key = program.digest, device
         with self._lock:
-            if program.digest not in self._held:
-                self._held[program.digest] = _load(program), program.nbytes
+            if key not in self._held:
+                self._held[key] = _load(program, device), {blob: blob.nbytes for blob in program.blobs}
                 self.loads += 1
                 while len(self._held) > 1 and self._is_full():
                     self._held.popitem(last=False)
-            self._held.move_to_end(program.digest)
-            return self._held[program.digest][0]
+            self._held.move_to_end(key)
+            return self._held[key][0]
 
     def _is_full(self) -> bool:
-        return len(self._held) > self._count or sum(size for _, size in self._held.values()) > self._limit
+        sizes = {(device, blob): size for (_, device), (_, blobs) in self._held.items() for blob, size in blobs.items()}
+        return len(self._held) > self._count or sum(sizes.values()) > self._limit
 
 
 CACHE = ProgramCache()
 
 
-def load(program: Program) -> Loaded:
-    """Return the program as a function of the plain tensors of its inputs, in their order, loaded once per process."""
-    return CACHE.get(program)
+def load(program: Program, device: str = "") -> Loaded:
+    """Return the program as a function of the plain tensors of its inputs, in their order, loaded once per process.
+
+    Args:
+        program: the program.
+        device: where TensorFlow places what is made now, as `device.place` gives it: there lie its variables.
+    """
+    return CACHE.get(program, device)
 
 
-def _load(program: Program) -> Loaded:
+def _load(program: Program, device: str) -> Loaded:
     with eagerly():
         specs = [spec for port in program.input_ports for spec in part_specs(port.type)]
-        function = GraphFunction(program)
-        concrete = tf.function(function, input_signature=specs, autograph=False).get_concrete_function()
+        function = GraphFunction(program, device)
+        traced = tf.function(function, input_signature=specs, autograph=False, jit_compile=program.is_compiled or None)
+        concrete = traced.get_concrete_function()
 
     def run(feeds: Sequence[tf.Tensor], kept: Any = function) -> list[tf.Tensor]:  # its variables live as long as the function
         outputs: list[tf.Tensor] = concrete(*feeds)
@@ -283,12 +345,14 @@ class GraphFunction:
         has_functions: whether there are functions inside the graph, as loops, conditions and nested ``tf.function``s make them.
     """
 
-    def __init__(self, program: Program) -> None:
-        """Create the variables, which live as long as this object."""
+    def __init__(self, program: Program, device: str = "") -> None:
+        """Make the variables, or find those that another program has on the device; they live as long as this object."""
         self._program = program
-        self._graph = register_functions(tf.compat.v1.GraphDef.FromString(program.graph), self)
-        self.values = [_restore_capture(capture) for capture in program.captures]
+        self._graph = register_functions(program.graph_def, self)
+        self.values = [_shared_value(capture, device) for capture in program.captures]
         self.has_functions = bool(self._graph.library.function)
+        fed = [name for port in program.input_ports for name in port.tensors]
+        self._read = drop_placeholders(self._graph, {*fed, *(capture.tensor for capture in program.captures)})
 
     def __call__(self, *inputs: tf.Tensor) -> list[tf.Tensor]:
         """Take the plain tensors of the inputs, give those of the outputs, in order, after the program's side effects."""
@@ -296,7 +360,8 @@ class GraphFunction:
         feeds = dict(zip((name for port in program.input_ports for name in port.tensors), inputs, strict=True))
         feeds |= {capture.tensor: capture_value(value) for capture, value in zip(program.captures, self.values, strict=True)}
         outputs = [name for port in program.output_ports for name in port.tensors]
-        found = import_graph(self._graph, feeds, [*outputs, *program.controls])
+        read = {name: tensor for name, tensor in feeds.items() if name in self._read}
+        found = import_graph(self._graph, read, [*outputs, *program.controls])
         count = len(outputs)
         with tf.control_dependencies(found[count:]):
             return [tf.identity(tensor) for tensor in found[:count]]
@@ -319,8 +384,16 @@ def freeze(
     outputs: Mapping[str, TensorType],
     *,
     structure: str = "dict",
+    is_compiled: bool = False,
 ) -> Program:
     """Freeze a ConcreteFunction that takes and gives the plain tensors of the named inputs and outputs.
+
+    Args:
+        concrete: the function.
+        inputs: input name → type, in the order in which it takes their tensors.
+        outputs: output name → type, likewise.
+        structure: what a call of the program gives.
+        is_compiled: whether XLA compiles the program.
 
     Raises:
         ProgramError: the function reads something that cannot leave this process, such as a lookup table or a Python function.
@@ -336,15 +409,16 @@ def freeze(
     given, wanted = [tensor.name for tensor in concrete.inputs], [tensor.name for tensor in concrete.outputs]
     digest = hashlib.sha256(digest_graph(graph_def, given, wanted, controls).encode())
     for capture in captures:
-        digest.update(f"{capture.dtype}{capture.shape}{capture.is_variable}{len(capture.data)}".encode())
-        digest.update(capture.data)
-        digest.update(capture.keys or b"")
+        digest.update(repr(capture.value).encode())
+    if is_compiled:
+        digest.update(b"compiled")
     return Program(
         input_ports,
         output_ports,
         digest.hexdigest(),
         structure=structure,
-        graph=graph_def.SerializeToString(),
+        is_compiled=is_compiled,
+        graph=as_blob(graph_def.SerializeToString()),
         captures=captures,
         controls=controls,
     )
@@ -363,8 +437,8 @@ def _freeze_table(name: str, handle: Any, table_types: Iterable[tuple[int, int]]
         except tf.errors.OpError:  # no table, or one of other types
             continue
         order = sorted(range(len(keys)), key=keys.numpy().tolist().__getitem__)
-        held = [tf.make_tensor_proto(part.numpy()[order], part.dtype).SerializeToString() for part in (values, keys)]
-        return Capture(name, values.dtype.name, tuple(values.shape), held[0], keys=held[1])
+        held = [_content(part.numpy()[order], part.dtype) for part in (values, keys)]
+        return Capture(name, values.dtype.name, tuple(values.shape), held[0], keys=held[1], key_dtype=keys.dtype.name)
     return None
 
 
@@ -381,8 +455,21 @@ def _freeze_capture(name: str, value: Any, graph: Any, table_types: Iterable[tup
                 raise ProgramError(f"the program reads a resource {name!r} that is neither a variable nor a lookup table.")
             return table
         array, is_variable = variables[0].numpy(), True
-    proto = tf.make_tensor_proto(array, dtype=(variables[0] if is_variable else value).dtype)
-    return Capture(name, tf.as_dtype(proto.dtype).name, np.shape(array), proto.SerializeToString(), is_variable)
+    kind = tf.as_dtype((variables[0] if is_variable else value).dtype)
+    return Capture(name, kind.name, np.shape(array), _content(array, kind), is_variable)
+
+
+def _content(array: Any, dtype: tf.DType) -> Blob:
+    if dtype == tf.string:
+        return as_blob(tf.make_tensor_proto(array, dtype).SerializeToString())
+    return as_blob(np.asarray(array, dtype.as_numpy_dtype).tobytes())
+
+
+def _restored(content: Blob, dtype: str, shape: tuple[int, ...]) -> tf.Tensor:
+    kind = tf.as_dtype(dtype)
+    if kind == tf.string:
+        return tf.constant(tf.make_ndarray(tensor_pb2.TensorProto.FromString(bytes(content.view()))), kind, shape)
+    return tf.constant(np.frombuffer(content.view(), kind.as_numpy_dtype).reshape(shape), kind)
 
 
 def make_table(keys: tf.Tensor, values: tf.Tensor) -> Any:
@@ -393,8 +480,22 @@ def make_table(keys: tf.Tensor, values: tf.Tensor) -> Any:
     return table
 
 
+_VALUES: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
+_VALUES_LOCK = threading.Lock()
+
+
+def _shared_value(capture: Capture, device: str) -> Any:
+    """Return the variable, table or tensor that a capture stands for: one in this process for all programs that read it, none writes."""
+    key = device, capture.value
+    with _VALUES_LOCK:
+        value = _VALUES.get(key)
+        if value is None:
+            value = _VALUES[key] = _restore_capture(capture)
+        return value
+
+
 def _restore_capture(capture: Capture) -> Any:
-    value = tf.constant(tf.make_ndarray(tensor_pb2.TensorProto.FromString(capture.data)))
+    value = _restored(capture.data, capture.dtype, capture.shape)
     if capture.keys is not None:
-        return make_table(tf.constant(tf.make_ndarray(tensor_pb2.TensorProto.FromString(capture.keys))), value)
+        return make_table(_restored(capture.keys, capture.key_dtype, capture.shape[:1]), value)
     return tf.Variable(value, dtype=capture.dtype, trainable=False) if capture.is_variable else value

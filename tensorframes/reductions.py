@@ -33,7 +33,7 @@ def known_reductions(program: Program, folds: tuple[tuple[int, ...], ...]) -> tu
     """
     if program.controls:
         return None
-    nodes = {node.name: node for node in tf.compat.v1.GraphDef.FromString(program.graph).node}
+    nodes = {node.name: node for node in program.graph_def.node}
     found = []
     for port, (position,) in zip(program.output_ports, folds, strict=True):
         source = program.input_ports[position]

@@ -24,11 +24,12 @@ from tensorframes.blocks.ragged import Ragged, encode_ragged
 from tensorframes.blocks.rebatch import join_small, rebatch
 from tensorframes.blocks.vectors import as_vectors, encode_matrices
 from tensorframes.columns import Column, list_type, plain_schema, vector_rank
-from tensorframes.device import place
+from tensorframes.device import place, reads_ahead
 from tensorframes.dtypes import BY_NAME
-from tensorframes.errors import ProgramError, ShapeError, TensorFramesError
+from tensorframes.errors import ProgramError, ShapeError, raised_by
 from tensorframes.feeds import ColumnInput, Constant, MaskInput
 from tensorframes.plan import Input, Plan
+from tensorframes.prefetch import ahead
 from tensorframes.programs import Loaded, load
 from tensorframes.tensors import eagerly, to_array, to_tensor
 
@@ -36,6 +37,21 @@ _MOST_CODES = 2**62
 
 Fed = Block | Constant
 """What feeds an input: rows, or a constant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A block, ready for the program.
+
+    Attributes:
+        feeds: for each input the rows that the program is shown: a block, or cells of different shapes; or a constant.
+        is_shown: which rows these are; None: all.
+        rows: their numbers in the block.
+    """
+
+    feeds: Sequence[Cells | Fed]
+    is_shown: np.ndarray | None
+    rows: np.ndarray
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +67,9 @@ class Runner:
     rowwise: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run over the consecutive batches of one partition, a block at a time."""
-        return map(self.run, self.blocks(join_small(batches) if self._may_join else batches))
+        """Run over the consecutive batches of one partition, a block at a time; the next one is read meanwhile, where that helps."""
+        decoded = map(self.decode, self.blocks(join_small(batches) if self._may_join else batches))
+        return map(self.compute, ahead(decoded) if reads_ahead(self.plan.device) else decoded)
 
     @property
     def _may_join(self) -> bool:
@@ -64,44 +81,49 @@ class Runner:
         return rebatch(batches, self.plan.block_rows)
 
     def run(self, block: pa.RecordBatch) -> pa.RecordBatch:
-        """Run over one block of at least one row.
+        """Run over one block of at least one row."""
+        return self.compute(self.decode(block))
+
+    def decode(self, block: pa.RecordBatch) -> Decoded:
+        """Decode a block of at least one row.
 
         Raises:
             TensorFramesError: names verb, input, column, row of the block, wanted and held.
         """
-        try:
-            with eagerly():
-                arrays = self._run_shown(block)
-        except TensorFramesError as error:
-            error.verb = error.verb or self.plan.verb
-            raise
+        with raised_by(self.plan.verb):
+            is_shown = shown_rows(block, self.plan.skipping)
+            rows = np.arange(block.num_rows) if is_shown is None else np.flatnonzero(is_shown)
+            if len(rows) == 0:
+                return Decoded([], is_shown, rows)
+            shown = block if is_shown is None else filter_rows(block, is_shown)
+            return Decoded((_decode_cells if self.rowwise else decode_feeds)(self.plan, shown, rows), is_shown, rows)
+
+    def compute(self, decoded: Decoded) -> pa.RecordBatch:
+        """Run over a decoded block; rows that the program is not shown get nulls, where rows are kept.
+
+        Raises:
+            TensorFramesError: names verb, output or row of the block, wanted and held.
+        """
+        with raised_by(self.plan.verb), eagerly():
+            if len(decoded.rows) == 0:
+                arrays = [pa.array([], column.arrow) for column in self.plan.outputs]
+            else:
+                arrays = (self._compute_cells if self.rowwise else self._compute_block)(decoded.feeds, decoded.rows)
+        if decoded.is_shown is not None and self.plan.keep_rows:
+            arrays = [spread(array, decoded.is_shown) for array in arrays]
         return pa.RecordBatch.from_arrays(arrays, schema=plain_schema(self.plan.outputs))
 
-    def _run_shown(self, block: pa.RecordBatch) -> list[pa.Array]:
-        """Run over the rows that the program is shown; the others get nulls, where rows are kept."""
-        is_shown = shown_rows(block, self.plan.skipping)
-        if is_shown is None:
-            return self._run(block, np.arange(block.num_rows))
-        rows = np.flatnonzero(is_shown)
-        if len(rows) == 0:
-            arrays = [pa.array([], column.arrow) for column in self.plan.outputs]
-        else:
-            arrays = self._run(filter_rows(block, is_shown), rows)
-        if not self.plan.keep_rows:
-            return arrays
-        return [spread(array, is_shown) for array in arrays]
+    def _compute_block(self, feeds: Any, rows: np.ndarray) -> list[pa.Array]:
+        return self._compute(self.plan, feeds, rows)
 
-    def _run(self, block: pa.RecordBatch, numbers: np.ndarray) -> list[pa.Array]:
-        """Run over all rows of a block, which have these numbers in the block that messages speak of."""
-        if not self.rowwise:
-            return self._compute(self.plan, decode_feeds(self.plan, block, numbers), numbers)
-        cells = _decode_cells(self.plan, block, numbers)
-        groups = _rows_by_shape([cell.shapes for cell in cells if isinstance(cell, Cells)], block.num_rows)
+    def _compute_cells(self, cells: Sequence[Cells | Fed], numbers: np.ndarray) -> list[pa.Array]:
+        """Run rows of one shape together, all shapes one after the other, and put what they give in the rows' order."""
+        groups = _rows_by_shape([cell.shapes for cell in cells if isinstance(cell, Cells)], len(numbers))
         parts = [self._compute_rows([_gather(cell, rows) for cell in cells], numbers[rows]) for rows in groups]
         if len(parts) == 1:
             return parts[0]
-        back = np.empty(block.num_rows, dtype=np.int64)
-        back[np.concatenate(groups)] = np.arange(block.num_rows)
+        back = np.empty(len(numbers), dtype=np.int64)
+        back[np.concatenate(groups)] = np.arange(len(numbers))
         order = pa.array(back)
         return [pa.concat_arrays(list(arrays)).take(order) for arrays in zip(*parts, strict=True)]
 
@@ -150,11 +172,13 @@ def call_program(
     Raises:
         ProgramError: an operation fails; names the first row that fails alone, if there is one.
     """
-    loaded = load(plan.program)
-    with place(plan.device):
+    if plan.program.is_compiled:
+        feeds = pad_rows(feeds, len(rows), compiled_rows(len(rows), plan.block_rows))
+    with place(plan.device) as device:
+        loaded = load(plan.program, device)
         try:
             parts = iter(loaded(_tensors(plan, feeds)))
-            return [_as_block([to_array(next(parts)) for _ in port.tensors]) for port in plan.program.output_ports]
+            outputs = [_as_block([to_array(next(parts)) for _ in port.tensors]) for port in plan.program.output_ports]
         except tf.errors.OpError as error:
             alone = _first_failing(plan, loaded, feeds, len(rows))
             where = f"a block of {len(rows)} rows" if alone is None else named(int(rows[alone]))
@@ -162,6 +186,37 @@ def call_program(
                 f"the program failed on {where}: {type(error).__name__}: {reason(error)}",
                 facts={"inputs": [_fed(name, source) for name, source in zip(plan.program.inputs, plan.inputs, strict=True)]},
             ) from error
+    return _cut_rows(plan, outputs, len(rows)) if plan.program.is_compiled else outputs
+
+
+def compiled_rows(rows: int, block_rows: int | None) -> int:
+    """Return how many rows a block has for a compiled program, which XLA compiles anew for each number: the next power of two."""
+    size = 1 << (rows - 1).bit_length()
+    return size if block_rows is None or rows > block_rows else min(size, block_rows)
+
+
+def pad_rows(feeds: Sequence[Fed], rows: int, wanted: int) -> list[Fed]:
+    """Pad the rows of feeds by repeating the last one, on which a program does what it does anyway."""
+    if rows == wanted:
+        return list(feeds)
+    which = np.minimum(np.arange(wanted), rows - 1)
+    return [feed if isinstance(feed, Constant) else take_rows(feed, which) for feed in feeds]
+
+
+def _cut_rows(plan: Plan, outputs: Sequence[Block], rows: int) -> list[Block]:
+    """Cut the rows by which a compiled program's block was padded off its outputs.
+
+    Raises:
+        ShapeError: an output has not a row for each of the block.
+    """
+    padded = compiled_rows(rows, plan.block_rows)
+    for name, block in zip(plan.program.outputs, outputs, strict=True):
+        if len(block) != padded:
+            raise ShapeError(
+                f"output {name!r} has {len(block)} rows but the block, padded to a size that is compiled once, has {padded}.",
+                hint="Make the program without jit_compile.",
+            )
+    return [block if rows == padded else take_rows(block, np.arange(rows)) for block in outputs]
 
 
 def _as_block(parts: list[np.ndarray]) -> Block:
@@ -205,7 +260,7 @@ def constant_tensor(constant: Constant) -> tf.Tensor:
     assert shape is not None
     if isinstance(constant.data, tuple):
         return tf.constant(list(constant.data), dtype=tf.string, shape=shape)
-    values = np.frombuffer(constant.data, dtype=BY_NAME[constant.type.dtype].numpy).reshape(shape)
+    values = np.frombuffer(constant.data.view(), dtype=BY_NAME[constant.type.dtype].numpy).reshape(shape)
     return to_tensor(values, constant.type.dtype)
 
 

@@ -22,7 +22,10 @@ BELOW = {
     "dtypes": ["errors"],
     "shapes": ["errors"],
     "columns": ["dtypes", "shapes"],
-    "feeds": ["columns"],
+    "blobs": [],
+    "prefetch": [],
+    "settings": ["errors"],
+    "feeds": ["columns", "blobs"],
     "matching": ["feeds"],
     "blocks": ["feeds"],
     "tensors": ["blocks"],
@@ -33,8 +36,8 @@ BELOW = {
     "device": ["errors"],
     "capture": ["programs", "matching"],
     "plan": ["programs", "matching", "device"],
-    "runner": ["capture", "plan"],
-    "frames": ["blocks", "device"],
+    "runner": ["capture", "plan", "prefetch"],
+    "frames": ["blocks", "device", "settings"],
     "fold": ["runner"],
     "reductions": ["programs"],
     "combine": ["fold", "reductions"],
@@ -61,7 +64,7 @@ OWNERS = {
     },
     "pandas": {"frames.pandas"},
     "polars": {"frames.polars"},
-    "pyspark": {"frames.spark"},
+    "pyspark": {"frames.spark", "frames.spark_files"},
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.cases import OURS, Case, Contestants, adds, beats, within
 from benchmarks.catalog import CASES
-from benchmarks.race import race
+from benchmarks.race import Result, race
 from benchmarks.report import as_json, draw, questions, table
 
 
@@ -36,12 +36,12 @@ def test_names_are_distinct():
     assert len({case.name for case in CASES}) == len(CASES)
 
 
-def toy(target, floor=1.0, ours=2.0, unit="MB", **others):
+def toy(target, floor=1.0, ours=2.0, unit="MB", also=(), **others):
     @contextmanager
     def prepare(setting):
         yield Contestants(lambda: floor, lambda: ours, **others)
 
-    return Case("toy", "How?", "nothing", target, prepare, rows=7, on_spark=False, unit=unit)
+    return Case("toy", "How?", "nothing", target, prepare, rows=7, on_spark=False, unit=unit, also=also)
 
 
 @pytest.mark.parametrize(
@@ -51,6 +51,21 @@ def toy(target, floor=1.0, ours=2.0, unit="MB", **others):
 )
 def test_targets(target, is_met):
     assert race(toy(target, peers={"peer": lambda: 6.0})).is_met is is_met
+
+
+@pytest.mark.parametrize(("factor", "met"), [(3, "met"), (3.1, "MISSED")])
+def test_a_case_may_have_further_targets(factor, met):
+    result = race(toy(within(2), also=(beats("peer", factor),), peers={"peer": lambda: 6.0}))
+    assert result.is_met is (met == "met")
+    ours, peer = table([result]).splitlines()[3:]
+    assert ours.split()[-6:] == ["ours", "/", "floor", "≤", "2", "met"]
+    assert peer.split()[-6:] == ["peer", "/", "ours", "≥", f"{factor:g}", met]
+
+
+def test_what_ours_adds_to_the_floor_is_shown_in_its_unit():
+    assert "floor + 1 MB  ours − floor ≤ 1  met" in table([race(toy(adds(1)))])
+    for ours, shown in ((0.75, "floor + 250.0 ms"), (0.25, "floor − 250.0 ms")):
+        assert shown in table([Result(toy(adds(0.3), unit="s"), 7, {}, {"nothing": (0.5,), OURS: (ours,)}, {})])
 
 
 def test_a_check_that_fails_misses_the_target():
@@ -86,6 +101,6 @@ def test_reports(tmp_path):
         "      peer                6 MB          3.00 × ours   peer / ours ≥ 3  met",
     ]
     assert questions(results) == "toy: How? (7 rows)\n  ✓ it holds"
-    assert json.loads(as_json(results))["cases"][0]["figure"] == 3.0
+    assert json.loads(as_json(results))["cases"][0]["targets"] == [{"target": "peer / ours ≥ 3", "figure": 3.0}]
     draw([*results, race(toy(within(9), unit="s"), repeat=1, seconds=0)], str(tmp_path / "ratios.png"))
     assert (tmp_path / "ratios.png").stat().st_size > 1000

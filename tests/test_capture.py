@@ -212,7 +212,12 @@ WANTED = (
     ExpectFail(
         tf.constant(1), ProgramError, f"program: the fetches are an eager tensor, which is a value and no computation{WANTED}", "a value"
     ),
-    ExpectFail("nothing", ProgramError, "program: the default graph has no tensor named 'nothing'.\n  tensors: x:0", "an unknown name"),
+    ExpectFail(
+        "nothing",
+        ProgramError,
+        "program: the default graph has no tensor named 'nothing', and there is no program in a file of that name.\n  tensors: x:0",
+        "an unknown name",
+    ),
     ExpectFail(
         lambda *a: a[0],
         ProgramError,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 from pathlib import Path
 
@@ -29,6 +30,21 @@ def test_digits_labels_nineteen_of_twenty_unseen_images_rightly_and_draws_some(s
     printed = capsys.readouterr().out
     assert " |-- scores: array (nullable = true) double[?,10]\n |-- label: long (nullable = true) long[?]\n" in printed
     assert f"the 898 unseen ones: {accuracy:.4f}" in printed
+
+
+def test_a_keras_network_and_its_files_label_nine_of_ten_unseen_images_rightly(spark, example, tmp_path, capsys) -> None:
+    picture = tmp_path / "confusion.png"
+    accuracy = example("keras_scoring.py")["main"](["--plot", str(picture)])
+    assert accuracy > 0.9
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    printed = capsys.readouterr().out
+    for name in ("by_model", "by_file", "by_saved_model"):
+        assert f" |-- {name}: array (nullable = true) float[?,10]\n" in printed
+    assert "the model, its .keras file and its SavedModel give the same for 1797 of 1797 images\n" in printed
+    assert f"accuracy on the 898 images that the network has not seen: {accuracy:.4f}\n" in printed
+    counts = np.array([row.strip(" []").split() for row in re.findall(r"^[ \[]\[[\d ]+\]\]?$", printed, re.MULTILINE)], int)
+    assert (counts.shape, counts.sum()) == ((10, 10), 898)
+    assert np.trace(counts) == pytest.approx(898 * accuracy)
 
 
 def test_harmonic_mean_of_each_group(spark, example) -> None:

@@ -902,7 +902,7 @@ def test_map_rows_is_vectorised() -> None:
         return {"z": tf.reduce_sum(2 * v)}
 
     program = as_program(fetches, wrap(table).schema, rowwise=True)
-    graph = tf.compat.v1.GraphDef.FromString(vectorize(fetches, program, ()).program.graph)
+    graph = vectorize(fetches, program, ()).program.graph_def
     kinds = {node.op for body in (graph.node, *(function.node_def for function in graph.library.function)) for node in body}
     assert "Sum" in kinds
     assert not kinds & {"While", "StatelessWhile"}
@@ -1302,7 +1302,10 @@ VECTOR_MODEL = tf.function(lambda v: {"z": v}, input_signature=[tf.TensorSpec([N
         DOUBLES,
         "nowhere",
         tfs.ProgramError,
-        lines("map_blocks: the default graph has no tensor named 'nowhere'.", "  tensors: (none)"),
+        lines(
+            "map_blocks: the default graph has no tensor named 'nowhere', and there is no program in a file of that name.",
+            "  tensors: (none)",
+        ),
     ),
     ExpectFail(
         "block_rows below one",

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,8 @@ import tensorflow as tf
 from expectations import ExpectFail, cases, check, check_refused
 
 import tensorframes as tfs
+from tensorframes import runner
+from tensorframes.programs import load
 
 TABLE = pa.table(
     {
@@ -281,10 +287,158 @@ def test_a_name_in_the_default_graph_is_no_path(tmp_path: Path, monkeypatch: pyt
         assert tfs.map_blocks("z", pa.table({"x": [1.0]}))["z"].to_pylist() == [2.0]
 
 
+# --- XLA ---
+
+
+NUMBERS = pa.table({"x": [float(i) for i in range(7)], "k": [1, 1, 2, 2, 1, 1, 2], "v": [[float(i), 1.0] for i in range(7)]})
+
+
+def compiled(function: Any, **options: Any) -> tfs.Program:
+    return tfs.program(function, frame=NUMBERS, jit_compile=True, **options)
+
+
 def test_compiled_by_xla() -> None:
     program = tfs.program(lambda a: {"z": 2 * a}, frame=TABLE, jit_compile=True)
     assert tfs.map_blocks(program, TABLE)["z"].to_pylist()[0] == [2.0, 4.0, 6.0]
     assert program.digest != tfs.program(lambda a: {"z": 2 * a}, frame=TABLE).digest
+    assert program(np.ones((1, 3), np.float32))["z"].numpy().tolist() == [[2.0, 2.0, 2.0]]
+
+
+@pytest.mark.parametrize(("block_rows", "sizes"), [(None, {1, 2, 4, 8}), (6, {1, 2, 4, 6}), (4, {1, 2, 4})])
+def test_blocks_are_padded_to_few_sizes_for_xla(block_rows: int | None, sizes: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = set()
+
+    def loaded(program: tfs.Program, device: str = "") -> Any:
+        held = load(program, device)
+
+        def call(tensors: Sequence[tf.Tensor]) -> Any:
+            seen.update(len(tensor) for tensor in tensors)
+            return held(tensors)
+
+        return call
+
+    monkeypatch.setattr(runner, "load", loaded)
+    program = compiled(lambda x, v: {"z": x + v[:, 1], "w": v * 2})
+    assert program.is_compiled
+    for rows in range(1, 8):
+        given = tfs.map_blocks(program, NUMBERS.slice(7 - rows), block_rows=block_rows)
+        assert given["z"].to_pylist() == [float(i + 1) for i in range(7 - rows, 7)]
+        assert given["w"].to_pylist() == [[2.0 * i, 2.0] for i in range(7 - rows, 7)]
+    assert seen == sizes
+
+
+@pytest.mark.parametrize("rows", range(1, 8))
+def test_compiled_rows_and_folds_do_what_others_do(rows: int) -> None:
+    table = NUMBERS.slice(0, rows)
+    cell = {"v": tf.TensorSpec([2], tf.float64)}
+    total = tfs.program(lambda v: {"s": tf.reduce_sum(v)}, signature=cell, jit_compile=True)
+    assert tfs.map_rows(total, table)["s"].to_pylist() == [i + 1.0 for i in range(rows)]
+    pairs = {name: tf.TensorSpec([], tf.float64) for name in ("x_1", "x_2")}
+    larger = tfs.program(lambda x_1, x_2: {"x": tf.maximum(x_1, x_2)}, signature=pairs, jit_compile=True)
+    assert tfs.reduce_rows(larger, table) == {"x": rows - 1.0}
+    spread = compiled(lambda x: {"x": tf.reduce_max(x, axis=0) + 0 * tf.reduce_min(x, axis=0)})
+    keys = table["k"].to_pylist()
+    given = tfs.aggregate(spread, table, by="k")
+    assert dict(zip(given["k"].to_pylist(), given["x"].to_pylist(), strict=True)) == {
+        key: max(float(i) for i in range(rows) if keys[i] == key) for key in set(keys)
+    }
+
+
+def test_a_compiled_program_keeps_its_skipped_rows_and_masks() -> None:
+    table = pa.table({"x": [1.0, None, 3.0, None, 5.0]})
+    program = tfs.program(lambda x: {"z": x + 1}, frame=table, jit_compile=True)
+    assert tfs.map_blocks(program, table, tfs.feed("x", nulls="skip"))["z"].to_pylist() == [2.0, None, 4.0, None, 6.0]
+    masked = tfs.program(
+        lambda x, x_mask: {"z": tf.where(x_mask, x, -1.0)}, frame=table, feed_dict={"x": tfs.feed("x", nulls="mask")}, jit_compile=True
+    )
+    assert tfs.map_blocks(masked, table, {"x": tfs.feed("x", nulls="mask")})["z"].to_pylist() == [1.0, -1.0, 3.0, -1.0, 5.0]
+
+
+def test_a_compiled_program_renamed_by_a_dict_is_compiled() -> None:
+    program = compiled(lambda x: {"z": x + 1})
+    renamed = tfs.program({"q": program}, frame=NUMBERS)
+    assert renamed.is_compiled
+    assert tfs.map_blocks(renamed, NUMBERS)["q"].to_pylist() == [i + 1.0 for i in range(7)]
+
+
+@cases(
+    ExpectFail(
+        lambda: tfs.reduce_blocks(compiled(lambda x: {"x": tf.reduce_sum(x, axis=0)}), NUMBERS),
+        tfs.ShapeError,
+        "reduce_blocks: output 'x' is float64[], without a row for each row of the block, but a compiled program is called on padded "
+        "blocks, whose last rows are cut off its outputs.\n"
+        "  inputs:  x: float64[?]\n"
+        "  outputs: x: float64[]\n"
+        "  Make the program without jit_compile.",
+        "a block's sum",
+    ),
+    ExpectFail(
+        lambda: tfs.map_blocks(compiled(lambda x: {"z": tf.reduce_sum(x, keepdims=True)}), NUMBERS, trim=True),
+        tfs.ShapeError,
+        "map_blocks: output 'z' is float64[1], without a row for each row of the block, but a compiled program is called on padded "
+        "blocks, whose last rows are cut off its outputs.\n"
+        "  outputs: z: float64[1]\n"
+        "  Make the program without jit_compile.",
+        "one row for each block",
+    ),
+    ExpectFail(
+        lambda: tfs.map_blocks(compiled(lambda x: {"z": tf.concat([x, x], 0)}), NUMBERS, trim=True),
+        tfs.ShapeError,
+        "map_blocks: output 'z' has 16 rows but the block, padded to a size that is compiled once, has 8.\n"
+        "  Make the program without jit_compile.",
+        "two rows for each",
+    ),
+)
+def test_compiled_programs_without_rows_are_refused(case: ExpectFail) -> None:
+    check_refused(case.input, case.error, case.message)
+
+
+# --- The order of a SavedModel's columns ---
+
+
+IN_OTHER_PROCESSES = """
+import sys, tensorframes as tfs
+for path in sys.argv[1:]:
+    print(tfs.load_program(path))
+"""
+
+
+def test_a_saved_program_keeps_its_order_and_others_have_that_of_names(tmp_path: Path) -> None:
+    spec = tf.TensorSpec([None], tf.float64)
+    names = "ebdac"
+    program = tfs.program(
+        lambda e, b, d, a, c: {"z": e - b, "y": d + a + c, "x": tf.strings.as_string(a)},
+        signature=dict.fromkeys(names, spec),
+        binary="x",
+    )
+    program.save(tmp_path / "ours")
+    module = tf.Module()
+    module.serve = tf.function(
+        lambda **inputs: {f"output_{i}": sum(inputs.values()) + i for i in (10, 2, 1)}, autograph=False
+    ).get_concrete_function(**{name: tf.TensorSpec([None], tf.float64, name) for name in names})
+    tf.saved_model.save(module, str(tmp_path / "other"), {"serving_default": module.serve})
+    run = [sys.executable, "-c", IN_OTHER_PROCESSES, str(tmp_path / "ours"), str(tmp_path / "other")]
+    inputs = ", ".join(f"{name}: float64[?]" for name in sorted(names))
+    wanted = [repr(program), f"Program({inputs}) -> (output_1: float64[?], output_2: float64[?], output_10: float64[?])"]
+    for seed in "12":  # protobuf's maps and Python's sets have another order in every process
+        printed = subprocess.run(run, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONHASHSEED": seed}).stdout
+        assert printed.splitlines() == wanted
+    again = tfs.load_program(tmp_path / "ours")
+    assert again.binary == {"x"}
+
+
+def test_a_saved_program_gives_the_structure_that_it_gave(tmp_path: Path) -> None:
+    program = tfs.program(lambda x: x + 1, signature={"x": tf.TensorSpec([None], tf.float64)})
+    program.save(tmp_path / "bare")
+    assert tfs.load_program(tmp_path / "bare")(np.array([1.0])).numpy().tolist() == [2.0]
+
+
+def test_a_sequential_model_that_was_called_once_takes_any_number_of_rows(tmp_path: Path) -> None:
+    model = keras.Sequential([keras.layers.Dense(1, kernel_initializer="ones")], name="called")
+    model(np.zeros((1, 3), np.float32))
+    model.save(tmp_path / "called.keras")
+    for fetches in (model, tmp_path / "called.keras"):
+        assert tfs.map_blocks(fetches, TABLE, "a")["called"].to_pylist() == [[sum(row)] for row in TABLE["a"].to_pylist()]
 
 
 @cases(

@@ -4,6 +4,7 @@ import pickle
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from typing import Any
 
 import cloudpickle
@@ -15,8 +16,9 @@ from expectations import ExpectFail, cases, check, check_refused
 
 import tensorframes as tfs
 from tensorframes import programs as programs_room
+from tensorframes.blobs import Blob
 from tensorframes.errors import ProgramError
-from tensorframes.programs import CACHE, Program, ProgramCache, load
+from tensorframes.programs import CACHE, Capture, GraphFunction, Program, ProgramCache, load
 
 DOUBLES = tf.TensorSpec([None], tf.float64)
 X = np.array([1.0, 2.0, 3.0])
@@ -41,7 +43,7 @@ def test_print_and_parts():
     assert {name: str(kind) for name, kind in program.inputs.items()} == {"x": "float64[?, 100]", "k": "string[...]"}
     assert program.outputs["z"].shape == (None,)
     assert len(program.digest) == 64
-    assert program.nbytes == len(program.graph) > 0
+    assert program.nbytes == program.graph.nbytes > 0
 
 
 def test_a_program_is_frozen_comparable_and_hashable():
@@ -210,7 +212,7 @@ def test_other_constants_of_a_verb_load_nothing():
 
 
 def sized(digest: str, nbytes: int) -> Program:
-    return Program((), (), digest, graph=bytes(nbytes))
+    return Program((), (), digest, graph=Blob(digest, nbytes, b""))
 
 
 @pytest.fixture
@@ -218,7 +220,7 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Count what is loaded, and load nothing."""
     loaded: list[str] = []
 
-    def fake(program: Program) -> Any:
+    def fake(program: Program, device: str) -> Any:
         loaded.append(program.digest)
         return lambda feeds: [program.digest]
 
@@ -246,10 +248,60 @@ def test_a_program_larger_than_the_cache_is_held_alone(loads):
     assert loads == ["small", "large", "small"]
 
 
+def test_what_two_programs_read_counts_once(loads):
+    cache, weights = ProgramCache(limit=100), Blob("weights", 80, b"")
+    for digest in "abab":
+        cache.get(replace(sized(digest, 5), captures=(Capture("w:0", "uint8", (80,), weights),)))
+    assert loads == ["a", "b"]
+
+
+def test_a_program_is_loaded_once_for_each_device(loads):
+    cache = ProgramCache()
+    for device in ("", "/GPU:0", "", "/GPU:0"):
+        cache.get(sized("a", 5), device)
+    assert loads == ["a", "a"]
+
+
+def test_programs_share_the_variables_that_they_read():
+    weights = tf.Variable([1.5, 2.5, 4.5])
+    spec = {"x": tf.TensorSpec([None, 3], tf.float32)}
+    programs = [
+        tfs.program(f, signature=spec) for f in (lambda x: {"z": x + weights}, lambda x: {"z": x * weights}, lambda x: {"z": x - 1})
+    ]
+    held = [GraphFunction(program).values for program in programs]
+    assert [len(values) for values in held] == [1, 1, 0]
+    assert held[0][0] is held[1][0]
+    assert held[0][0] is not GraphFunction(programs[0], "/CPU:0").values[0]
+    weights.assign([0.0, 0.0, 0.0])  # the user's own is another one
+    assert programs[0](np.zeros((1, 3), np.float32))["z"].numpy().tolist() == [[1.5, 2.5, 4.5]]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        tf.constant([[1, 2], [3, 4]], tf.bfloat16),
+        tf.constant([1.5, float("nan")], tf.float16),
+        tf.constant([1 + 2j], tf.complex64),
+        tf.constant([2**63 + 1], tf.uint64),
+        tf.constant([True, False]),
+        tf.constant(["é", b"\x00\xff\x00", ""]),
+        tf.zeros([0, 3], tf.int8),
+        tf.constant(7, tf.int32),
+    ],
+    ids=lambda value: f"{value.dtype.name} {value.shape}",
+)
+def test_captured_values_of_every_kind_are_read_back(value):
+    variable = tf.Variable(value)
+    program = pickle.loads(pickle.dumps(tfs.program(lambda: {"z": variable.read_value()}, signature={})))
+    given = program()["z"]
+    assert (given.dtype, given.shape) == (value.dtype, value.shape)
+    assert given.numpy().tobytes() == value.numpy().tobytes() if value.dtype != tf.string else (given.numpy() == value.numpy()).all()
+
+
 def test_threads_that_come_together_load_once(monkeypatch):
     cache, loaded, started = ProgramCache(), [], threading.Event()
 
-    def slow(program: Program) -> Any:
+    def slow(program: Program, device: str) -> Any:
         loaded.append(program.digest)
         started.wait(10)  # until the others have come to ask
         return lambda feeds: []

@@ -6,7 +6,7 @@ doors give the same results.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -77,8 +77,9 @@ def as_program(
     required = [name for name in fetch.inputs if name not in fetch.optional]
     feeds = feed_dict if schema is None else naming(required, feed_dict, schema)
     if jit_compile:
-        fetch = replace(fetch, call=tf.function(fetch.call, autograph=False, jit_compile=True), is_opaque=True)
-    return _with_columns(trace(fetch, _specs(fetch, schema, feeds, signature or {}, rowwise)), binary, vector)
+        fetch = replace(fetch, is_compiled=True)
+    made = trace(fetch, _specs(fetch, schema, feeds, signature or {}, rowwise))
+    return _with_columns(made, fetch.binary.union(binary), fetch.vector.union(vector))
 
 
 def _column_inputs(fetch: Fetch, feed_dict: Any) -> list[str]:
@@ -182,7 +183,9 @@ def _program_fetch(program: Program) -> Fetch:
         return dict(zip(program.outputs, program.join_outputs(parts), strict=True))
 
     declared = {name: spec_of(kind) for name, kind in program.inputs.items()}
-    return Fetch(str(program), tuple(program.inputs), call, declared=declared, is_opaque=function.has_functions)
+    return Fetch(
+        str(program), tuple(program.inputs), call, declared=declared, is_compiled=program.is_compiled, is_opaque=function.has_functions
+    )
 
 
 def _dict_fetch(fetches: Mapping[str, Any], session: Any, initial_variables: bool) -> Fetch:
@@ -230,6 +233,7 @@ def _join(parts: Sequence[Fetch], call: Any, structure: str) -> Fetch:
         declared=declared,
         narrows=any(part.narrows for part in parts),
         structure=structure,
+        is_compiled=any(part.is_compiled for part in parts),
         is_opaque=any(part.is_opaque for part in parts),
     )
 
@@ -244,7 +248,7 @@ def _check_distinct(names: Sequence[str]) -> None:
         raise ProgramError(f"the fetches name several outputs {twice[0]!r}.", hint="Name them by a dict: {'name': fetch, …}.")
 
 
-def _with_columns(program: Program, binary: Sequence[str], vector: Sequence[str]) -> Program:
+def _with_columns(program: Program, binary: Iterable[str], vector: Iterable[str]) -> Program:
     """Return the program with what is said of the columns that its outputs become."""
     for option, names in (("binary", binary), ("vector", vector)):
         unknown = sorted(set(names) - program.outputs.keys())

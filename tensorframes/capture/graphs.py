@@ -50,7 +50,7 @@ def find_tensor(fetch: Any) -> tf.Tensor:
         return graph.get_tensor_by_name(fetch if ":" in fetch else f"{fetch}:0")
     except (KeyError, ValueError) as error:
         raise ProgramError(
-            f"the default graph has no tensor named {fetch!r}.",
+            f"the default graph has no tensor named {fetch!r}, and there is no program in a file of that name.",
             facts={"tensors": [tensor.name for op in graph.get_operations() for tensor in op.outputs]},
         ) from error
 

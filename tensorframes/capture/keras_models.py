@@ -21,8 +21,12 @@ _PACKAGES = ("keras", "tf_keras")
 
 def is_keras_model(fetches: Any) -> bool:
     """Tell whether this room captures it: a model or a layer of Keras."""
+    return any(isinstance(fetches, package.layers.Layer) for package in _packages())
+
+
+def _packages() -> list[Any]:
     packages = [sys.modules[name] for name in _PACKAGES if name in sys.modules]
-    return any(isinstance(fetches, package.layers.Layer) for package in packages if hasattr(package, "layers"))
+    return [package for package in packages if hasattr(package, "layers")]
 
 
 def as_keras_fetch(model: Any) -> Fetch:
@@ -48,6 +52,10 @@ def as_keras_fetch(model: Any) -> Fetch:
             return _named(model, model(feeds, training=False))
     else:
         declared = {tensor.name: _spec(tensor) for tensor in given}
+        if any(
+            isinstance(model, package.Sequential) for package in _packages()
+        ):  # without an Input it has the rows of the first call, which mean nothing
+            declared = {name: _any_rows(spec) for name, spec in declared.items()}
 
         def call(feeds: dict[str, Any]) -> Any:
             values = [feeds[name] for name in declared]
@@ -56,6 +64,10 @@ def as_keras_fetch(model: Any) -> Fetch:
     if len(declared) < len(given):
         raise ProgramError(f"{label} has several inputs of one name.", facts={"inputs": [tensor.name for tensor in given]})
     return Fetch(label, tuple(declared), call, model.name, declared=declared, narrows=True)
+
+
+def _any_rows(spec: Any) -> Any:
+    return tf.TensorSpec([None, *spec.shape[1:]], spec.dtype) if isinstance(spec, tf.TensorSpec) and spec.shape.rank else spec
 
 
 def _subclassed(model: Any, label: str) -> Fetch:

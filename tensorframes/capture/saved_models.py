@@ -6,7 +6,8 @@ A file is read when the verb is called, on the driver; what comes of it is a pro
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -16,6 +17,7 @@ from tensorframes.capture.keras_models import as_keras_fetch
 from tensorframes.capture.tracing import Fetch
 from tensorframes.composites import conform
 from tensorframes.errors import ProgramError
+from tensorframes.programs import read_columns
 from tensorframes.tensors import eagerly
 
 DEFAULT_SIGNATURE = "serving_default"
@@ -85,12 +87,34 @@ def _saved_model(path: str, signature: str | None) -> Fetch:
             return _saved_graph(path, signature, error)  # Keras 2 wrote what only the older loader reads
     name = _choose(path, signature, [key for key in loaded.signatures if not key.startswith("__")])
     function = loaded.signatures[name]
-    _, declared = function.structured_input_signature
+    specs = function.structured_input_signature[1]
+    columns = read_columns(path)
+    declared = {key: specs[key] for key in _in_order(specs, columns.get("inputs"))}
+    outputs = _in_order(function.structured_outputs, columns.get("outputs"))
 
     def call(feeds: dict[str, Any], kept: Any = loaded) -> Any:  # its variables live as long as what was loaded
-        return function(**{key: conform(value, declared[key]) for key, value in feeds.items()})
+        given = function(**{key: conform(value, declared[key]) for key, value in feeds.items()})
+        return {key: given[key] for key in outputs}
 
-    return Fetch(f"signature {name!r} of {path!r}", tuple(declared), call, declared=declared, narrows=True)
+    return Fetch(
+        f"signature {name!r} of {path!r}",
+        tuple(declared),
+        call,
+        declared=declared,
+        narrows=True,
+        structure=columns.get("structure"),
+        binary=frozenset(columns.get("binary", ())),
+        vector=frozenset(columns.get("vector", ())),
+    )
+
+
+def _in_order(names: Iterable[str], known: Sequence[str] | None) -> list[str]:
+    """Return a signature's names in the order that is known, or else by name (``output_2`` before ``output_10``): a signature has none."""
+    if known is not None and set(known) == set(names):
+        return list(known)
+    return sorted(
+        names, key=lambda name: [(part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in re.split(r"(\d+)", name)]
+    )
 
 
 def _saved_graph(path: str, signature: str | None, cause: Exception) -> Fetch:
@@ -103,9 +127,10 @@ def _saved_graph(path: str, signature: str | None, cause: Exception) -> Fetch:
             raise ProgramError(f"the SavedModel {path!r} cannot be loaded: {cause}") from error
         name = _choose(path, signature, [key for key in meta.signature_def if not key.startswith("__")])
         chosen = meta.signature_def[name]
-        tensors = {key: graph.get_tensor_by_name(info.name) for key, info in chosen.outputs.items()}
+        tensors = {key: graph.get_tensor_by_name(chosen.outputs[key].name) for key in _in_order(chosen.outputs, None)}
         fetch = as_graph_fetch(tensors, "dict", session, False, may_extend=True)
-    nodes = {key: info.name.partition(":")[0] for key, info in chosen.inputs.items() if info.name.partition(":")[0] in fetch.inputs}
+    named = {key: chosen.inputs[key].name.partition(":")[0] for key in _in_order(chosen.inputs, None)}
+    nodes = {key: node for key, node in named.items() if node in fetch.inputs}
 
     def call(feeds: dict[str, Any]) -> Any:
         return fetch.call({nodes[key]: value for key, value in feeds.items()})

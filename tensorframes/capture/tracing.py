@@ -32,6 +32,9 @@ class Fetch:
         declared: the types that the fetch itself declares.
         narrows: whether a declared shape may be narrowed to what is known of the column.
         structure: what a call of the program gives, where it is not for the result to say.
+        binary: string outputs that are bytes.
+        vector: outputs that become vectors or matrices of Spark ML.
+        is_compiled: whether XLA compiles the program.
         is_opaque: whether there are functions in it that TensorFlow's vectorizer cannot look into, since they come from a frozen graph.
     """
 
@@ -43,6 +46,9 @@ class Fetch:
     declared: Mapping[str, Any] = field(default_factory=dict)
     narrows: bool = False
     structure: str | None = None
+    binary: frozenset[str] = frozenset()
+    vector: frozenset[str] = frozenset()
+    is_compiled: bool = False
     is_opaque: bool = False
 
 
@@ -72,7 +78,7 @@ def trace(fetch: Fetch, inputs: Mapping[str, TensorType]) -> Program:
             raise
         except Exception as error:
             raise ProgramError(f"{fetch.label} cannot be traced: {type(error).__name__}: {str(error).strip()}") from error
-        return freeze(concrete, inputs, given, structure=structure[0])
+        return freeze(concrete, inputs, given, structure=structure[0], is_compiled=fetch.is_compiled)
 
 
 def name_outputs(result: Any, bare_name: str, label: str) -> tuple[str, dict[str, Any]]:

@@ -107,7 +107,7 @@ def _vectorize(
     given = {name: kind if name in constants else _over_rows(kind, ragged[0].get(name)) for name, kind in program.inputs.items()}
     ragged_ranks = {name: ragged[1].get(name, 0 if keeps_shape else uneven_rank(kind)) for name, kind in program.outputs.items()}
 
-    def over_rows(map_rows: Callable[..., Any]) -> Program:
+    def over_rows(map_rows: Callable[..., Any], is_compiled: bool = fetch.is_compiled) -> Program:
         def call(feeds: dict[str, Any]) -> dict[str, Any]:
             held = {name: tensor for name, tensor in feeds.items() if name in constants}
             rows = {name: tensor for name, tensor in feeds.items() if name not in constants}
@@ -117,7 +117,7 @@ def _vectorize(
 
             return dict(zip(program.outputs, map_rows(one, rows), strict=True))
 
-        return replace(trace(replace(fetch, call=call), given), structure=program.structure)
+        return replace(trace(replace(fetch, call=call, is_compiled=is_compiled), given), structure=program.structure)
 
     def together(one: Callable[..., Any], rows: dict[str, Any]) -> Any:
         def alone() -> list[tf.Tensor]:
@@ -141,7 +141,8 @@ def _vectorize(
     if obstacle is None:
         try:
             fast = over_rows(together)
-            return Vectorized(fast, over_rows(one_by_one) if any(ragged_ranks.values()) else None)
+            # XLA has no ragged outputs.
+            return Vectorized(fast, over_rows(one_by_one, is_compiled=False) if any(ragged_ranks.values()) else None)
         except ProgramError as error:  # the row's program itself was traced before, so it is the vectorizer that failed
             named = re.search(r"No pfor vectorization defined for (\w+)", str(error))
             obstacle = f"operation {named[1]}" if named else "the program"
@@ -165,7 +166,7 @@ def _obstacle(fetch: Fetch, program: Program, constants: Collection[str], ragged
 
 def _grows_arrays(program: Program) -> bool:
     """Tell whether a graph writes behind the end of a list of tensors, which the vectorizer takes for an error."""
-    graph = tf.compat.v1.GraphDef.FromString(program.graph)
+    graph = program.graph_def
     bodies = [graph.node, *(function.node_def for function in graph.library.function)]
     return any(node.attr["resize_if_index_out_of_bounds"].b for body in bodies for node in body if node.op == "TensorListSetItem")
 

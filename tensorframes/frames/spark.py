@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.ml.functions import vector_to_array
 from pyspark.ml.linalg import MatrixUDT, VectorUDT
 from pyspark.sql import DataFrame
@@ -25,6 +26,8 @@ from tensorframes.columns import AS_ARRAY, Column, Schema, column_from_field, me
 from tensorframes.dtypes import BY_NAME, is_bytes
 from tensorframes.errors import DTypeError, FrameError
 from tensorframes.frames.base import AbstractFrame, AbstractGrouped, BlockFunction, Folding, Path, Task, check_key, positional_names
+from tensorframes.frames.spark_files import shipped
+from tensorframes.settings import Settings, read_settings
 from tensorframes.shapes import Shape
 
 _REFOLDING_TASKS = 8
@@ -41,7 +44,9 @@ class SparkFrame(AbstractFrame):
     def __init__(self, native: DataFrame) -> None:
         """Read the schema; nothing runs."""
         self.native = native
-        folds_case = native.sparkSession.conf.get("spark.sql.caseSensitive") != "true"
+        session = native.sparkSession.conf.getAll  # in one call, each of which takes a while on Connect
+        self.settings = read_settings(session.get)
+        folds_case = session.get("spark.sql.caseSensitive") != "true"
         self.schema = Schema(tuple(map(_column, native.schema)), on_spark=True, folds_case=folds_case)
 
     def append(self, reads: Sequence[Path], outputs: Sequence[Column], function: BlockFunction) -> Any:
@@ -50,7 +55,7 @@ class SparkFrame(AbstractFrame):
         struct = T.StructType([T.StructField(name, _spark_type(column)) for name, column in zip(names, outputs, strict=True)])
         returned = struct if len(outputs) > 1 else struct.fields[0].dataType
         # asNondeterministic keeps Spark from copying the call into a filter or a later projection, which would run it twice.
-        run = _column_function(function, _arrow_type(struct), len(reads))
+        run = _column_function(self.shipped(function), self.settings, _arrow_type(struct), len(reads))
         call = arrow_udf(run, returned).asNondeterministic()(*map(_path_column, reads))  # type: ignore[call-overload]  # knows no structs
         if len(outputs) == 1:
             return self.native.select("*", call.alias(outputs[0].name, metadata=_metadata(outputs[0])))
@@ -64,7 +69,7 @@ class SparkFrame(AbstractFrame):
     def replace(self, reads: Sequence[Path], outputs: Sequence[Column], function: BlockFunction) -> Any:
         """Compute the outputs from the columns read."""
         schema = T.StructType([T.StructField(c.name, _spark_type(c), True, _metadata(c)) for c in outputs])
-        return self._read(reads).mapInArrow(_batch_function(function, _arrow_types(schema)), schema)
+        return self._read(reads).mapInArrow(self.batch_function(function, schema), schema)
 
     def with_shapes(self, columns: Sequence[Column]) -> Any:
         """Note the shapes in the columns' metadata; what else it says is kept."""
@@ -81,9 +86,9 @@ class SparkFrame(AbstractFrame):
     def fold(self, reads: Sequence[Path], outputs: Sequence[Column], folding: Folding, refold: Folding | None = None) -> pa.Table:
         """Fold each partition in a worker; large rows are folded again by a few tasks before they come here."""
         schema = T.StructType([T.StructField(column.name, _spark_type(column)) for column in outputs])
-        rows = self._read(reads).mapInArrow(_batch_function(folding, _arrow_types(schema)), schema)
+        rows = self._read(reads).mapInArrow(self.batch_function(folding, schema), schema)
         if refold is not None:
-            rows = rows.repartition(_REFOLDING_TASKS).mapInArrow(_batch_function(refold, _arrow_types(schema)), schema)
+            rows = rows.repartition(_REFOLDING_TASKS).mapInArrow(self.batch_function(refold, schema), schema)
         return rows.toArrow()
 
     def gather(self, reads: Sequence[Path], task: Task, rows: int | None = None) -> list[bytes]:
@@ -91,6 +96,14 @@ class SparkFrame(AbstractFrame):
         frame = self._read(reads)
         collected = (frame if rows is None else frame.limit(rows)).mapInArrow(_task_function(task), "found binary").collect()
         return [bytes(row.found) for row in collected]
+
+    def shipped(self, function: Any) -> Any:
+        """Return a function that Spark can send to its workers, whatever it holds."""
+        return shipped(function, self.native.sparkSession, self.settings.shipped_bytes)
+
+    def batch_function(self, function: Folding, schema: T.StructType) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+        """Return the worker function of ``mapInArrow``, which gives batches of the schema."""
+        return _batch_function(self.shipped(function), self.settings, _arrow_types(schema))
 
     def _read(self, reads: Sequence[Path]) -> DataFrame:
         names = positional_names(len(reads))
@@ -118,8 +131,8 @@ class SparkGrouped(AbstractGrouped):
         values = [T.StructField(name, _spark_type(c)) for c, name in zip(outputs, positional_names(len(outputs)), strict=True)]
         schema = T.StructType([*fields, *values])
         read = self._frame.native.select(*keys, *(_path_column(path).alias(f"_{i}") for i, path in enumerate(reads)))
-        first = read.mapInArrow(_batch_function(combine, _arrow_types(schema)), schema)
-        folded = first.repartition(*names).mapInArrow(_batch_function(again, _arrow_types(schema)), schema)
+        first = read.mapInArrow(self._frame.batch_function(combine, schema), schema)
+        folded = first.repartition(*names).mapInArrow(self._frame.batch_function(again, schema), schema)
         return folded.select(
             *(F.col(name).alias(column.name) for name, column in zip(names, self.keys, strict=True)),
             *(F.col(field.name).alias(column.name, metadata=_metadata(column)) for field, column in zip(values, outputs, strict=True)),
@@ -164,7 +177,7 @@ def _one_zero(key: Any, field: T.StructField) -> Any:
     return key + F.lit(0.0).cast(field.dataType) if isinstance(field.dataType, T.FloatType | T.DoubleType) else key
 
 
-def _column_function(function: BlockFunction, struct: pa.StructType, count: int) -> Callable[..., Iterator[pa.Array]]:
+def _column_function(function: Folding, settings: Settings, struct: pa.StructType, count: int) -> Callable[..., Iterator[pa.Array]]:
     """Return the worker function of an iterator ``arrow_udf``, which gives one column or a struct of several.
 
     Its annotations tell Spark whether arrays come bare or in tuples.
@@ -173,7 +186,7 @@ def _column_function(function: BlockFunction, struct: pa.StructType, count: int)
     names = positional_names(count)
 
     def apply(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
-        _configure_worker()
+        _configure_worker(settings)
         for outputs in function(pa.RecordBatch.from_arrays(list(batch), names) for batch in batches):
             arrays = [array.cast(field.type) for array, field in zip(outputs.columns, wanted, strict=True)]
             yield arrays[0] if len(arrays) == 1 else pa.StructArray.from_arrays(arrays, fields=wanted)
@@ -184,10 +197,11 @@ def _column_function(function: BlockFunction, struct: pa.StructType, count: int)
     return apply_one if count == 1 else apply
 
 
-def _batch_function(function: Folding, types: Sequence[pa.Field]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _batch_function(
+    function: Folding, settings: Settings, types: Sequence[pa.Field]
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def apply(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-
-        _configure_worker()
+        _configure_worker(settings)
         for outputs in function(batches):
             arrays = [array.cast(field.type) for array, field in zip(outputs.columns, types, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, schema=pa.schema(types))
@@ -195,10 +209,13 @@ def _batch_function(function: Folding, types: Sequence[pa.Field]) -> Callable[[I
     return apply
 
 
-def _configure_worker() -> None:
-    from tensorframes.device import configure_worker  # here, so that the driver loads no TensorFlow for a frame's schema
+def _configure_worker(settings: Settings) -> None:
+    from tensorframes.device import Share, configure_worker  # here, so that the driver loads no TensorFlow for a frame's schema
 
-    configure_worker()
+    task = TaskContext.get()
+    assert task is not None
+    gpu = task.resources().get("gpu")
+    configure_worker(Share(settings.threads or task.cpus(), tuple(gpu.addresses) if gpu else (), settings.gpu_concurrency))
 
 
 def _task_function(task: Task) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
