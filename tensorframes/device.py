@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import os
 import platform
-import socket
-import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -21,6 +19,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 from tensorframes.errors import ProgramError
+from tensorframes.turns import take_slot, turn
 
 DEVICES = ("auto", "cpu", "gpu")
 GPU = "/GPU:0"
@@ -121,41 +120,6 @@ def _turns(worker: Worker) -> Iterator[None]:
             _held_by.turn = False
 
 
-@contextmanager
-def turn(name: str) -> Iterator[None]:
-    """Wait until no other process of this user on this host is in the turn of that name, and keep others out of it.
-
-    A lock on a file, which the system gives up when the process that holds it dies. The file is removed by whoever had it last; a
-    waiter that finds its file removed takes the next one.
-    """
-    import fcntl  # here, since Windows has none
-
-    path = os.path.join(tempfile.gettempdir(), f"tensorframes-{os.getuid()}-{name}.lock")
-    while True:
-        held = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX)
-            if _is_file(path, held):
-                break
-        except BaseException:
-            os.close(held)
-            raise
-        os.close(held)
-    try:
-        yield
-    finally:
-        if _is_file(path, held):
-            os.unlink(path)
-        os.close(held)
-
-
-def _is_file(path: str, held: int) -> bool:
-    try:
-        return os.path.samestat(os.stat(path), os.fstat(held))
-    except FileNotFoundError:
-        return False
-
-
 def configure_worker(share: Share) -> None:
     """Give this process what its task has of the host; called by a Spark worker at the start of every task.
 
@@ -167,7 +131,7 @@ def configure_worker(share: Share) -> None:
     _gpu_tasks = share.gpu_tasks
     if _worker is not None:
         return
-    slot = _take_slot()
+    slot = take_slot()
     if context.context()._initialized:  # there is no public way to ask
         seen = [device.name.rpartition(":")[2] for device in tf.config.get_visible_devices("GPU")]
         _worker = Worker(slot, tuple(map(_host_number, seen)), share.gpus, share.cores)
@@ -206,26 +170,3 @@ def _host_number(position: str) -> str:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     names = [name.strip() for name in visible.split(",")] if visible else []
     return names[int(position)] if int(position) < len(names) else position
-
-
-_slots: list[socket.socket] = []
-
-
-def _take_slot() -> int:
-    """Return the least number that no other worker process of this user on this host has, and hold it as long as this process lives.
-
-    A number is the name of a socket in Linux' abstract namespace, which leaves no file behind and is free when the process is gone.
-    """
-    if platform.system() != "Linux":
-        return os.getpid()
-    slot = 0
-    while True:
-        held = socket.socket(socket.AF_UNIX)
-        try:
-            held.bind(f"\0tensorframes-{os.getuid()}-worker-{slot}")
-        except OSError:
-            held.close()
-            slot += 1
-            continue
-        _slots.append(held)
-        return slot
