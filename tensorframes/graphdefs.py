@@ -5,10 +5,12 @@ Knows TensorFlow's graphs; no programs, no columns. The one law: a graph is only
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import re
 import weakref
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import tensorflow as tf
@@ -116,6 +118,55 @@ _BOUND_TO_PROCESS = {
     "EagerPyFunc": "a Python function",
     "IteratorGetNext": "a dataset's iterator",
 }
+
+
+# Which package registers operations that TensorFlow itself lacks: its name to install, its name to import.
+_PACKAGES = (
+    (
+        re.compile(
+            r"TFText>|(Fast)?(Wordpiece|BertNormalize)|Sentencepiece|(Regex|SplitMerge|StateBased|Whitespace|UnicodeScript)\w*(Split|Tokenize)"
+            r"|(CaseFold|NormalizeUTF8|OffsetsFrom|Rouge|Ngrams|MaxSpanningTree|ConstrainedSequence)"
+        ),
+        "tensorflow-text",
+        "tensorflow_text",
+    ),
+    (re.compile(r"SimpleML"), "tensorflow-decision-forests", "tensorflow_decision_forests"),
+    (re.compile(r"IO>"), "tensorflow-io", "tensorflow_io"),
+    (re.compile(r"Addons>"), "tensorflow-addons", "tensorflow_addons"),
+)
+
+
+def import_packages_of(graph: Any) -> None:
+    """Import the packages that register a graph's operations, where they are known and installed: a worker has not imported them."""
+    bodies = [graph.node, *(function.node_def for function in graph.library.function)]
+    for operation in {node.op for body in bodies for node in body}:
+        package = _package_of(operation)
+        if package is not None and importlib.util.find_spec(package[1]) is not None:
+            importlib.import_module(package[1])
+
+
+def _package_of(operation: str) -> tuple[str, str] | None:
+    return next(((package, module) for pattern, package, module in _PACKAGES if pattern.match(operation)), None)
+
+
+@contextmanager
+def needing_operations(label: str) -> Iterator[None]:
+    """Raise what TensorFlow says of an operation that it lacks as an error that names the operation, and the package that usually has it.
+
+    Raises:
+        ProgramError: TensorFlow lacks an operation.
+    """
+    try:
+        yield
+    except (RuntimeError, ValueError, tf.errors.OpError) as error:
+        missing = re.search(r"Op type not registered '([^']+)'", str(error))
+        if missing is None:
+            raise
+        package = _package_of(missing[1])
+        raise ProgramError(
+            f"{label} needs the operation {missing[1]!r}, which is not registered in this process.",
+            hint=package and f"The package {package[0]} usually has it: install it on every node, and import {package[1]} before the call.",
+        ) from error
 
 
 _WRITES = re.compile(r"Assign\w*|(Resource)?(StridedSliceAssign|(Sparse)?Apply\w+|Scatter(Nd)?(Add|Sub|Mul|Div|Min|Max|Update))")

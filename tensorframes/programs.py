@@ -26,7 +26,16 @@ from tensorframes.columns import TensorType
 from tensorframes.composites import join, part_specs, split, type_of
 from tensorframes.digest import digest_graph
 from tensorframes.errors import ProgramError
-from tensorframes.graphdefs import check_shippable, drop_placeholders, has_effect, import_graph, register_functions, table_types
+from tensorframes.graphdefs import (
+    check_shippable,
+    drop_placeholders,
+    has_effect,
+    import_graph,
+    import_packages_of,
+    needing_operations,
+    register_functions,
+    table_types,
+)
 from tensorframes.tensors import eagerly
 
 LOADED_BYTES = 2**30
@@ -324,7 +333,7 @@ def load(program: Program, device: str = "") -> Loaded:
 
 
 def _load(program: Program, device: str) -> Loaded:
-    with eagerly():
+    with eagerly(), needing_operations("the program"):
         specs = [spec for port in program.input_ports for spec in part_specs(port.type)]
         function = GraphFunction(program, device)
         traced = tf.function(function, input_signature=specs, autograph=False, jit_compile=program.is_compiled or None)
@@ -348,7 +357,9 @@ class GraphFunction:
     def __init__(self, program: Program, device: str = "") -> None:
         """Make the variables, or find those that another program has on the device; they live as long as this object."""
         self._program = program
-        self._graph = register_functions(program.graph_def, self)
+        graph = program.graph_def
+        import_packages_of(graph)
+        self._graph = register_functions(graph, self)
         self.values = [_shared_value(capture, device) for capture in program.captures]
         self.has_functions = bool(self._graph.library.function)
         fed = [name for port in program.input_ports for name in port.tensors]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -16,9 +17,10 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 from expectations import ExpectFail, cases, check, check_refused
+from tensorflow.core.protobuf import saved_model_pb2
 
 import tensorframes as tfs
-from tensorframes import runner
+from tensorframes import graphdefs, runner
 from tensorframes.programs import load
 
 TABLE = pa.table(
@@ -391,6 +393,58 @@ def test_a_compiled_program_renamed_by_a_dict_is_compiled() -> None:
 )
 def test_compiled_programs_without_rows_are_refused(case: ExpectFail) -> None:
     check_refused(case.input, case.error, case.message)
+
+
+# --- Operations that TensorFlow lacks ---
+
+
+def write_with_operation(operation: str, path: Path) -> None:
+    """Write a SavedModel, and a frozen graph beside it, whose one operation nobody has registered."""
+    module = tf.Module()
+    module.serve = tf.function(lambda x: {"y": tf.strings.length(x)}, input_signature=[tf.TensorSpec([None], tf.string, "x")])
+    tf.saved_model.save(module, str(path), {"serving_default": module.serve})
+    file = path / "saved_model.pb"
+    saved = saved_model_pb2.SavedModel.FromString(file.read_bytes())
+    for function in saved.meta_graphs[0].graph_def.library.function:
+        for node in function.node_def:
+            node.op = operation if node.op == "StringLength" else node.op
+    file.write_bytes(saved.SerializeToString())
+    graph = tf.compat.v1.GraphDef()
+    placeholder = graph.node.add(name="x", op="Placeholder")
+    placeholder.attr["dtype"].type = tf.string.as_datatype_enum
+    graph.node.add(name="y", op=operation, input=["x"])
+    (path / "graph.pb").write_bytes(graph.SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("operation", "package", "module"),
+    [
+        ("WordpieceTokenizeWithOffsets", "tensorflow-text", "tensorflow_text"),
+        ("SentencepieceOp", "tensorflow-text", "tensorflow_text"),
+        ("SimpleMLInferenceOpWithHandle", "tensorflow-decision-forests", "tensorflow_decision_forests"),
+        ("MyOwnOperation", None, None),
+    ],
+)
+def test_an_operation_that_is_not_registered_is_named(operation: str, package: str | None, module: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    write_with_operation(operation, path)
+    hint = f"\n  The package {package} usually has it: install it on every node, and import {module} before the call." if package else ""
+    for file, kind in ((path, "SavedModel"), (path / "graph.pb", "frozen graph")):
+        check_refused(
+            lambda file=file: tfs.load_program(file),
+            tfs.ProgramError,
+            f"load_program: the {kind} {str(file)!r} needs the operation {operation!r}, which is not registered in this process.{hint}",
+        )
+
+
+def test_packages_that_register_operations_are_imported_where_a_program_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "registers_lengths.py").write_text("imported = True\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(graphdefs, "_PACKAGES", ((re.compile("StringLower"), "lengths", "registers_lengths"),))
+    program = tfs.program(lambda word: {"z": tf.strings.lower(word)}, frame=TABLE)
+    assert "registers_lengths" not in sys.modules
+    assert tfs.map_blocks(program, TABLE)["z"].to_pylist() == ["a", "zz", "b"]
+    assert sys.modules.pop("registers_lengths").imported
 
 
 # --- The order of a SavedModel's columns ---

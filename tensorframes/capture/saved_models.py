@@ -17,6 +17,7 @@ from tensorframes.capture.keras_models import as_keras_fetch
 from tensorframes.capture.tracing import Fetch
 from tensorframes.composites import conform
 from tensorframes.errors import ProgramError
+from tensorframes.graphdefs import needing_operations
 from tensorframes.programs import read_columns
 from tensorframes.tensors import eagerly
 
@@ -80,10 +81,12 @@ def as_file_fetch(
 def _saved_model(path: str, signature: str | None) -> Fetch:
     if not tf.saved_model.contains_saved_model(path):
         raise ProgramError(f"the directory {path!r} holds no SavedModel.")
-    with eagerly():
+    with eagerly(), needing_operations(f"the SavedModel {path!r}"):
         try:
             loaded = tf.saved_model.load(path)
         except (AttributeError, ValueError, KeyError, tf.errors.OpError) as error:
+            if "Op type not registered" in str(error):
+                raise
             return _saved_graph(path, signature, error)  # Keras 2 wrote what only the older loader reads
     name = _choose(path, signature, [key for key in loaded.signatures if not key.startswith("__")])
     function = loaded.signatures[name]
@@ -168,7 +171,7 @@ def _frozen_graph(path: str, outputs: Sequence[str]) -> Fetch:
             graph_def.ParseFromString(file.read())
         except Exception as error:  # protobuf's own, of which there are two implementations
             raise ProgramError(f"{path!r} holds no frozen graph: {error}") from error
-    with tf.Graph().as_default() as graph:
+    with tf.Graph().as_default() as graph, needing_operations(f"the frozen graph {path!r}"):
         tf.graph_util.import_graph_def(graph_def, name="")
     names = list(outputs) or _ends(graph_def)
     if not names:
