@@ -13,6 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from pyspark.ml.functions import predict_batch_udf
+from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
@@ -23,6 +24,7 @@ from benchmarks.sessions import cached, loads, total, total_of_ends
 from benchmarks.spark_maps import FLOATS, WIDTH, by_arrow_udf, vectors
 
 HIDDEN = 256
+PEER = "predict_batch_udf"  # as its documentation writes it: model.predict
 BLOCK = 10_000
 
 
@@ -77,19 +79,29 @@ def dense_case(setting: Setting) -> Iterator[Contestants]:
     model = network()
     config, weights = model.get_config(), model.get_weights()
 
-    def predictor() -> Callable[[np.ndarray], np.ndarray]:
-        held = keras.Sequential.from_config(config)
-        held.set_weights(weights)
-        call = tf.function(held, reduce_retracing=True)
+    def held() -> keras.Model:
+        made = keras.Sequential.from_config(config)
+        made.set_weights(weights)
+        return made
+
+    def by_predict() -> Callable[[np.ndarray], np.ndarray]:
+        made = held()
+        return lambda block: made.predict(block, verbose=0)[:, 0]
+
+    def by_function() -> Callable[[np.ndarray], np.ndarray]:
+        call = tf.function(held(), reduce_retracing=True)
         return lambda block: call(tf.constant(block)).numpy()[:, 0]
 
+    def predicted(make: Callable[[], Callable[[np.ndarray], np.ndarray]]) -> Callable[[], float]:
+        udf = predict_batch_udf(make, return_type=T.FloatType(), batch_size=BLOCK, input_tensor_shapes=[[WIDTH]])
+        return lambda: total(frame.select(udf("features").alias("z")), "z")
+
     share = -(-setting.rows // setting.spark.sparkContext.defaultParallelism)
-    predicted = predict_batch_udf(predictor, return_type=T.FloatType(), batch_size=BLOCK, input_tensor_shapes=[[WIDTH]])
     with cached(features(setting)) as frame, ProcessPoolExecutor(1, get_context("spawn"), one_thread) as process:
         yield Contestants(
             floor=lambda: (hop(frame), process.submit(compute, share).result()),
             ours=lambda: score(frame, model),
-            peers={"predict_batch_udf": lambda: total(frame.select(predicted("features").alias("z")), "z")},
+            peers={PEER: predicted(by_predict), "predict_batch_udf, tf.function": predicted(by_function)},
         )
 
 
@@ -120,6 +132,55 @@ def second_job_case(setting: Setting) -> Iterator[Contestants]:
         )
 
 
+@contextmanager
+def large_model_case(setting: Setting) -> Iterator[Contestants]:
+    """Add many weights to a few rows; what is measured is the longest message that Spark is given for a job."""
+    width = 1000
+    weights = [tf.Variable(tf.random.stateless_normal([width, width], [0, i])) for i in range(max(setting.rows // width**2, 1))]
+    megabytes = sum(4 * width**2 for _ in weights) / 1e6
+    rows = [row.features for row in features(setting).limit(20).collect()]
+    frame = setting.spark.createDataFrame([(row,) for row in rows], "features array<float>").repartition(2)
+    lengths: list[int] = []
+
+    def noting(self: Any, value: Any) -> bytes:
+        message: bytes = dumps(self, value)
+        lengths.append(len(message))
+        return message
+
+    def added(features):
+        return {"score": tf.add_n([tf.reduce_sum(features @ held[:WIDTH], axis=1) for held in weights])}
+
+    def job() -> float:
+        lengths.clear()
+        scored = total(tfs.map_blocks(added, frame), "score")
+        wanted = sum(float(tf.reduce_sum(tf.constant(rows) @ held[:WIDTH])) for held in weights)
+        assert np.isclose(scored, wanted, rtol=1e-2, atol=1.0)
+        return max(lengths) / 1e6
+
+    dumps = CloudPickleSerializer.dumps
+    limit = setting.spark.conf.get("tensorframes.shipping.bytes", None)
+    setting.spark.conf.set("tensorframes.shipping.bytes", str(min(8 * 2**20, int(megabytes * 1e6) // 2)))
+    CloudPickleSerializer.dumps = noting  # type: ignore[method-assign]
+    try:
+        before = loads(setting.spark)
+        job()
+        yield Contestants(
+            floor=lambda: 0.0,
+            ours=job,
+            checks={
+                f"the model has {megabytes:.0f} MB, and each worker has loaded it once, in three jobs": lambda: (
+                    {count - before.get(pid, 0) for pid, count in loads(setting.spark).items()} <= {0, 1}
+                ),
+            },
+        )
+    finally:
+        CloudPickleSerializer.dumps = dumps  # type: ignore[method-assign]
+        if limit is None:
+            setting.spark.conf.unset("tensorframes.shipping.bytes")
+        else:
+            setting.spark.conf.set("tensorframes.shipping.bytes", limit)
+
+
 CASES = (
     Case(
         "dense-network",
@@ -128,7 +189,17 @@ CASES = (
         within(1.15),
         dense_case,
         rows=1_000_000,
-        also=(beats("predict_batch_udf", 1.5),),
+        also=(beats(PEER, 1.5),),
+    ),
+    Case(
+        "large-model",
+        "Spark, a model of so many float32 weights: how long is the longest message that a job's tasks get?",
+        "none",
+        adds(16),
+        large_model_case,
+        rows=250_000_000,
+        small=1_000_000,
+        unit="MB",
     ),
     Case(
         "second-job",

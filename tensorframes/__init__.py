@@ -22,6 +22,8 @@ _ROOMS = {
     "schema": "ops.shapes",
     "block": "ops.placeholders",
     "row": "ops.placeholders",
+    "udf": "sql",
+    "register_udf": "sql",
     "Feed": "feeds",
     "feed": "feeds",
     "load_program": "ops.programs",

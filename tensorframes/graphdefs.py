@@ -189,6 +189,33 @@ def check_shippable(graph: Any) -> None:
             raise ProgramError(f"the program assigns a variable (operation {node.name!r}), but each worker would change its own.")
 
 
+_CHECKS = ("Assert", "CheckNumerics", "CheckNumericsV2", "Print", "PrintV2")
+
+
+def check_compilable(graph: Any) -> None:
+    """Raise if a graph holds an operation that XLA leaves out, or strings, which it lacks.
+
+    Raises:
+        ProgramError: names what it is.
+    """
+    nodes = [node for body in (graph.node, *(function.node_def for function in graph.library.function)) for node in body]
+    for node in nodes:
+        if node.op in _CHECKS:
+            raise ProgramError(
+                f"the program is to be compiled, but XLA leaves out what operation {node.name!r} of type {node.op} checks or prints.",
+                hint="Make the program without jit_compile.",
+            )
+    types = {kind for node in nodes for attr in node.attr.values() for kind in (attr.type, *attr.list.type)}
+    if tf.string.as_datatype_enum in types:
+        raise ProgramError("the program is to be compiled, but XLA has no strings.", hint="Make the program without jit_compile.")
+
+
+def draws(graph: Any) -> bool:
+    """Tell whether a graph holds an operation that draws random numbers."""
+    bodies = (graph.node, *(function.node_def for function in graph.library.function))
+    return any("Random" in node.op or "TruncatedNormal" in node.op or "Multinomial" in node.op for body in bodies for node in body)
+
+
 def table_types(graph: Any) -> set[tuple[int, int]]:
     """Return the types of keys and values of the lookup tables that a graph reads."""
     bodies = [graph.node, *(function.node_def for function in graph.library.function)]

@@ -94,6 +94,7 @@ def plan_map(
     *,
     rowwise: bool = False,
     keep_inputs: bool = True,
+    keep_rows: bool | None = None,
     block_rows: int | None = None,
     device: str = "auto",
 ) -> Plan:
@@ -105,7 +106,8 @@ def plan_map(
         schema: the frame's columns.
         feed_dict: where inputs come from.
         rowwise: whether the program takes one row.
-        keep_inputs: whether the frame's columns stay beside the outputs, which then need as many rows.
+        keep_inputs: whether the frame's columns stay beside the outputs, which then need other names.
+        keep_rows: whether the outputs need as many rows as a block has; None: where the frame's columns stay.
         block_rows: rows of a block.
         device: where to run.
 
@@ -117,6 +119,8 @@ def plan_map(
     """
     check_block_rows(block_rows)
     check_device(device)
+    _check_compiled(program)
+    keep_rows = keep_inputs if keep_rows is None else keep_rows
     inputs, reads = _plan_inputs(program, schema, feed_dict, rowwise=rowwise, block_rows=block_rows)
     outputs = tuple(
         _plan_output(
@@ -124,15 +128,15 @@ def plan_map(
             program,
             schema,
             rowwise=rowwise,
-            fixed_rows=block_rows if keep_inputs else None,
-            keep_inputs=keep_inputs,
+            fixed_rows=block_rows if keep_rows else None,
+            keep_rows=keep_rows,
         )
         for port in program.output_ports
     )
     if any(isinstance(source, ColumnInput) and isinstance(schema[source.column].arrow, pa.FixedShapeTensorType) for source in inputs):
         outputs = tuple(map(_as_tensor_column, outputs))
     _check_names([port.name for port in program.output_ports], schema, keep_inputs)
-    return Plan(verb, program, inputs, reads, outputs, keep_inputs, block_rows, device)
+    return Plan(verb, program, inputs, reads, outputs, keep_rows, block_rows, device)
 
 
 def plan_reduce(
@@ -166,6 +170,7 @@ def plan_reduce(
     """
     check_block_rows(block_rows)
     check_device(device)
+    _check_compiled(program)
     if program.is_compiled and not pairwise and not keys:
         raise _no_rows(program.output_ports[0], _signature(program))
     inputs, reads = _plan_inputs(program, schema, feed_dict, rowwise=pairwise, pairwise=pairwise, is_folded=True, block_rows=None)
@@ -303,7 +308,7 @@ def _folded_column(port: Port, source: Input, program: Program, schema: Schema) 
     cell = replace(port, type=TensorType(port.type.dtype, shape))
     if is_bytes(split_lists(schema[source.column].arrow)[0]):
         program = replace(program, binary=program.binary | {port.name})
-    return _plan_output(cell, program, schema, rowwise=True, fixed_rows=None, keep_inputs=False)
+    return _plan_output(cell, program, schema, rowwise=True, fixed_rows=None, keep_rows=False)
 
 
 def _signature(program: Program) -> dict[str, list[str]]:
@@ -431,7 +436,7 @@ def _fitting(name: str, option: str, value: Any, dtype: str) -> Any:
     return value
 
 
-def _plan_output(port: Port, program: Program, schema: Schema, *, rowwise: bool, fixed_rows: int | None, keep_inputs: bool) -> Column:
+def _plan_output(port: Port, program: Program, schema: Schema, *, rowwise: bool, fixed_rows: int | None, keep_rows: bool) -> Column:
     facts = {"outputs": [str(output) for output in program.output_ports]}
     dtype = stored_dtype(port.type.dtype, on_spark=schema.on_spark)
     if dtype is None:
@@ -454,13 +459,13 @@ def _plan_output(port: Port, program: Program, schema: Schema, *, rowwise: bool,
                 facts=facts,
                 hint="reduce_blocks folds a frame to one value; with trim=True an output may have any number of rows, such as [1].",
             )
-        if keep_inputs and shape[0] is not None and shape[0] != fixed_rows:
+        if keep_rows and shape[0] is not None and shape[0] != fixed_rows:
             raise ShapeError(
                 f"output {port.name!r} is {port.type}: {shape[0]} rows for every block, but one for each of its rows is wanted.",
                 facts=facts,
                 hint="With trim=True an output may have any number of rows.",
             )
-        if program.is_compiled and not keep_inputs and shape[0] is not None:
+        if program.is_compiled and not keep_rows and shape[0] is not None:
             raise _no_rows(port, facts)
         shape = Shape(shape[1:])
     if port.name in program.vector:
@@ -469,6 +474,17 @@ def _plan_output(port: Port, program: Program, schema: Schema, *, rowwise: bool,
     if port.name in program.binary and dtype != "string":
         raise DTypeError(f"binary= names output {port.name!r}, which is {port.type} and no string.", facts=facts)
     return Column(port.name, list_type(leaf, len(shape)), True, dtype, shape)
+
+
+def _check_compiled(program: Program) -> None:
+    """Raise if a program is compiled whose inputs or outputs are not dense: each block would be of another shape, and compiled anew."""
+    for kind, ports in (("input", program.input_ports), ("output", program.output_ports)):
+        for port in ports:
+            if program.is_compiled and (port.type.ragged_rank or port.type.is_sparse):
+                raise ProgramError(
+                    f"{kind} {port.name!r} of a compiled program is {port.type}, but XLA compiles anew for every shape.",
+                    hint="Feed it padded, or make the program without jit_compile.",
+                )
 
 
 def _no_rows(port: Port, facts: dict[str, list[str]]) -> ShapeError:

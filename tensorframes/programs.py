@@ -13,7 +13,8 @@ import os
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +28,7 @@ from tensorframes.composites import join, part_specs, split, type_of
 from tensorframes.digest import digest_graph
 from tensorframes.errors import ProgramError
 from tensorframes.graphdefs import (
+    check_compilable,
     check_shippable,
     drop_placeholders,
     has_effect,
@@ -211,7 +213,7 @@ class Program:
         for port in (*self.input_ports, *self.output_ports):
             if len(port.tensors) > 1:
                 raise ProgramError(f"{port.name!r} is {port.type}, but a SavedModel's signature has dense tensors only.", verb="save")
-        with eagerly():
+        with eagerly(), _saving(self, path):
             module = tf.Module()
             module.function = GraphFunction(self)
             module.values = module.function.values  # tracked, so that they are written
@@ -230,6 +232,7 @@ class Program:
             "structure": self.structure,
             "binary": sorted(self.binary),
             "vector": sorted(self.vector),
+            "of": _digest_of_saved(path),
         }
         with open(extra, "w", encoding="utf-8") as file:
             json.dump(columns, file)
@@ -252,9 +255,31 @@ def read_columns(path: str) -> dict[str, Any]:
     extra = os.path.join(path, _COLUMNS)
     if not os.path.exists(extra):
         return {}
-    with open(extra, encoding="utf-8") as file:
-        columns: dict[str, Any] = json.load(file)
-    return columns
+    try:
+        with open(extra, encoding="utf-8") as file:
+            columns = json.load(file)
+    except ValueError as error:
+        raise ProgramError(f"the file {extra!r} is damaged: {error}.", hint="Save the program again.") from error
+    is_ours = isinstance(columns, dict) and columns.get("of") == _digest_of_saved(path)
+    return columns if is_ours else {}  # it was written beside another SavedModel, which has been overwritten
+
+
+def _digest_of_saved(path: str | os.PathLike[str]) -> str:
+    with open(os.path.join(path, "saved_model.pb"), "rb") as file:
+        return as_blob(file.read()).digest
+
+
+@contextmanager
+def _saving(program: Program, path: str | os.PathLike[str]) -> Iterator[None]:
+    """Raise whatever TensorFlow says of names or paths that it cannot write as an error that names both sides."""
+    try:
+        yield
+    except (KeyError, IndexError, TypeError, ValueError, OSError, tf.errors.OpError) as error:
+        raise ProgramError(
+            f"{program} cannot be written to {os.fspath(path)!r}: {type(error).__name__}: {error}",
+            hint="A signature's names are Python's: letters, digits and underscores, no digit first.",
+            verb="save",
+        ) from error
 
 
 def _as_tensor(value: Any, kind: TensorType) -> Any:
@@ -412,6 +437,8 @@ def freeze(
     graph = concrete.graph
     graph_def = graph.as_graph_def()
     check_shippable(graph_def)
+    if is_compiled:
+        check_compilable(graph_def)
     input_ports, output_ports = _ports(inputs, concrete.inputs), _ports(outputs, concrete.outputs)
     inside = [tensor.name for tensor in concrete.inputs[sum(len(port.tensors) for port in input_ports) :]]
     types = table_types(graph_def)

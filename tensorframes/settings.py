@@ -35,7 +35,7 @@ def read_settings(get: Callable[[str], str | None]) -> Settings:
     """Read the settings, each by its name or by that with "spark." before it, as which alone ``spark-submit`` passes them on.
 
     Raises:
-        ProgramError: one is no positive integer.
+        ProgramError: one is no positive integer below 2³¹.
 
     Example:
         >>> read_settings({"tensorframes.threads": "2"}.get)
@@ -54,7 +54,7 @@ def _positive(get: Callable[[str], str | None], name: str, default: int | None) 
         text = get(key)
         if text is None:
             continue
-        if not text.strip().isdecimal() or int(text) < 1:
-            raise ProgramError(f"the setting {key} is {text!r}, but a positive integer is wanted.")
+        if not (text.isascii() and text.isdecimal() and 1 <= int(text) < 2**31):
+            raise ProgramError(f"the setting {key} is {text!r}, but an integer from 1 to {2**31 - 1} is wanted.")
         return int(text)
     return default

@@ -43,6 +43,7 @@ BELOW = {
     "reductions": ["programs"],
     "combine": ["fold", "reductions"],
     "ops": ["combine", "frames"],
+    "sql": ["ops"],
     "": [],
 }
 OWNERS = {
@@ -65,7 +66,7 @@ OWNERS = {
     },
     "pandas": {"frames.pandas"},
     "polars": {"frames.polars"},
-    "pyspark": {"frames.spark", "frames.spark_files"},
+    "pyspark": {"frames.spark", "frames.spark_files", "sql"},
 }
 
 

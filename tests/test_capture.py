@@ -227,7 +227,8 @@ WANTED = (
     ExpectFail(
         lambda x, y: x,
         ProgramError,
-        "program: the lambda says nothing of the type of input 'y'.\n  Pass a frame, or signature={'y': tf.TensorSpec(shape, dtype)}.",
+        "program: the lambda says nothing of the type of input 'y'.\n"
+        "  Pass a frame, or signature={'y': tf.TensorSpec(shape, dtype)}, to tfs.program.",
         "an untyped input",
     ),
     ExpectFail(

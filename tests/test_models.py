@@ -314,7 +314,7 @@ def test_blocks_are_padded_to_few_sizes_for_xla(block_rows: int | None, sizes: s
         held = load(program, device)
 
         def call(tensors: Sequence[tf.Tensor]) -> Any:
-            seen.update(len(tensor) for tensor in tensors)
+            seen.update(len(tensor) for tensor in tensors if program.is_compiled)
             return held(tensors)
 
         return call
@@ -356,6 +356,62 @@ def test_a_compiled_program_keeps_its_skipped_rows_and_masks() -> None:
     assert tfs.map_blocks(masked, table, {"x": tfs.feed("x", nulls="mask")})["z"].to_pylist() == [1.0, -1.0, 3.0, -1.0, 5.0]
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x - tf.reduce_mean(x),
+        lambda x: tf.reverse(x, [0]),
+        lambda x: tf.argsort(x, direction="DESCENDING"),
+        lambda x: tf.fill(tf.shape(x), tf.shape(x)[0]),
+        lambda x: tf.concat([x[1:], x[:1]], 0),
+    ],
+    ids=["a mean", "a reversal", "an order", "a count", "a neighbour"],
+)
+def test_a_compiled_program_that_looks_across_rows_is_refused(function: Any) -> None:
+    plain = tfs.program(lambda x: {"z": function(x)}, frame=NUMBERS)
+    fast = tfs.program(plain, jit_compile=True)
+    check_refused(
+        lambda: tfs.map_blocks(fast, NUMBERS),
+        tfs.ProgramError,
+        "map_blocks: output 'z' of the compiled program is not what it is without compiler: its rows depend on those that pad blocks.\n"
+        "  Make the program without jit_compile.",
+    )
+    whole = pa.concat_tables([NUMBERS, NUMBERS.slice(0, 1)]).combine_chunks()  # eight rows, which nothing pads
+    assert tfs.map_blocks(fast, whole)["z"].to_pylist() == pytest.approx(tfs.map_blocks(plain, whole)["z"].to_pylist())
+
+
+def test_what_is_compared_once_is_not_compared_again_and_what_is_random_never(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = []
+    check = runner._check_same
+
+    def noting(*given: Any) -> None:
+        compared.append(given[0].program.digest)
+        check(*given)
+
+    monkeypatch.setattr(runner, "_check_same", noting)
+    program = compiled(lambda x: {"z": x * 1.5 + 11})
+    for _ in range(2):
+        assert tfs.map_blocks(program, NUMBERS)["z"].to_pylist() == [i * 1.5 + 11 for i in range(7)]
+    assert compared == [program.digest]
+    drawn = compiled(lambda x: {"z": x + tf.random.uniform(tf.shape(x), dtype=tf.float64)})
+    assert all(0 <= z - i < 1 for i, z in enumerate(tfs.map_blocks(drawn, NUMBERS)["z"].to_pylist()))
+    assert compared == [program.digest]
+
+
+def test_only_what_is_compiled_whole_is_compiled() -> None:
+    fast = compiled(lambda x: {"s": x * 2})
+    table = pa.table({"x": [1.0, 2.0, 3.0]})
+    given = tfs.map_blocks([fast, lambda x: {"share": x / tf.reduce_sum(x)}], table)
+    assert given["s"].to_pylist() == [2.0, 4.0, 6.0]
+    assert given["share"].to_pylist() == pytest.approx([1 / 6, 1 / 3, 1 / 2])
+
+
+def test_rows_whose_outputs_have_an_unknown_size_are_not_compiled() -> None:
+    table = pa.table({"n": [1, 0, 3]})
+    program = tfs.program(lambda n: {"z": tf.range(n)}, signature={"n": tf.TensorSpec([], tf.int64)}, jit_compile=True)
+    assert tfs.map_rows(program, table)["z"].to_pylist() == [[0], [], [0, 1, 2]]
+
+
 def test_a_compiled_program_renamed_by_a_dict_is_compiled() -> None:
     program = compiled(lambda x: {"z": x + 1})
     renamed = tfs.program({"q": program}, frame=NUMBERS)
@@ -392,6 +448,46 @@ def test_a_compiled_program_renamed_by_a_dict_is_compiled() -> None:
     ),
 )
 def test_compiled_programs_without_rows_are_refused(case: ExpectFail) -> None:
+    check_refused(case.input, case.error, case.message)
+
+
+@cases(
+    ExpectFail(
+        lambda: compiled(lambda x: {"z": tf.strings.as_string(x)}),
+        tfs.ProgramError,
+        "program: the program is to be compiled, but XLA has no strings.\n  Make the program without jit_compile.",
+        "strings",
+    ),
+    ExpectFail(
+        lambda: compiled(lambda x: {"z": tf.debugging.check_numerics(x, "bad")}),
+        tfs.ProgramError,
+        "program: the program is to be compiled, but XLA leaves out what operation 'CheckNumerics' of type CheckNumerics checks or "
+        "prints.\n"
+        "  Make the program without jit_compile.",
+        "a check",
+    ),
+    ExpectFail(
+        lambda: tfs.map_blocks(compiled(lambda v: {"z": v.row_lengths()}, feed_dict={"v": tfs.feed("v", ragged=True)}), NUMBERS),
+        tfs.ProgramError,
+        "map_blocks: input 'v' of a compiled program is ragged float64[?, ?], but XLA compiles anew for every shape.\n"
+        "  Feed it padded, or make the program without jit_compile.",
+        "ragged rows",
+    ),
+    ExpectFail(
+        lambda: tfs.program(lambda x: x, frame=NUMBERS, jit_compile="no"),
+        tfs.ProgramError,
+        "program: jit_compile is 'no', but True or False is wanted.",
+        "no answer",
+    ),
+    ExpectFail(
+        lambda: tfs.map_blocks(compiled(lambda x: {"z": tf.random.poisson([], x)}), NUMBERS),
+        tfs.ProgramError,
+        "map_blocks: XLA cannot compile the program, since it lacks the operation RandomPoissonV2.\n"
+        "  Make the program without jit_compile.",
+        "an operation that XLA lacks",
+    ),
+)
+def test_what_xla_cannot_do_is_refused(case: ExpectFail) -> None:
     check_refused(case.input, case.error, case.message)
 
 
@@ -479,6 +575,78 @@ def test_a_saved_program_keeps_its_order_and_others_have_that_of_names(tmp_path:
         assert printed.splitlines() == wanted
     again = tfs.load_program(tmp_path / "ours")
     assert again.binary == {"x"}
+
+
+def test_what_was_written_beside_another_saved_model_is_not_believed(tmp_path: Path) -> None:
+    spec = tf.TensorSpec([None], tf.float64)
+    path = tmp_path / "model"
+    tfs.program(lambda b, a: b - a, signature={"b": spec, "a": spec}).save(path)
+    assert list(tfs.load_program(path).inputs) == ["b", "a"]
+    module = tf.Module()
+    other = tf.function(lambda b, a: {"p": b - a, "q": a}).get_concrete_function(
+        b=tf.TensorSpec([None], tf.float64, "b"), a=tf.TensorSpec([None], tf.float64, "a")
+    )
+    module.serve = other
+    tf.saved_model.save(module, str(path), {"serving_default": other})
+    program = tfs.load_program(path)
+    assert (list(program.inputs), list(program.outputs), program.structure) == (["a", "b"], ["p", "q"], "dict")
+
+
+def test_a_damaged_file_beside_a_saved_model_is_named(tmp_path: Path) -> None:
+    program = tfs.program(lambda x: x + 1, signature={"x": tf.TensorSpec([None], tf.float64)})
+    program.save(tmp_path)
+    extra = tmp_path / "assets.extra" / "tensorframes.json"
+    for content, reason in (("{", "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),):
+        extra.write_text(content)
+        check_refused(
+            lambda: tfs.load_program(tmp_path),
+            tfs.ProgramError,
+            f"load_program: the file {str(extra)!r} is damaged: {reason}.\n  Save the program again.",
+        )
+    for content in ("[]", "3", "null", '{"inputs": 3}'):
+        extra.write_text(content)
+        assert tfs.load_program(tmp_path).structure == "dict"
+
+
+def test_names_that_a_signature_cannot_have(tmp_path: Path) -> None:
+    with tf.Graph().as_default():
+        x = tf.compat.v1.placeholder(tf.float64, [None], "scope/x")
+        program = tfs.program({"a b": x * 2})
+    with pytest.raises(tfs.ProgramError) as caught:
+        program.save(tmp_path / "model")
+    assert str(caught.value).startswith(
+        f"save: Program(scope/x: float64[?]) -> (a b: float64[?]) cannot be written to '{tmp_path}/model': "
+    )
+    assert str(caught.value).endswith("\n  A signature's names are Python's: letters, digits and underscores, no digit first.")
+
+
+def test_what_outputs_become_survives_a_new_name_and_a_new_capture() -> None:
+    table = pa.table({"b": pa.array([b"\xff", b"q"])})
+    program = tfs.program(lambda b: {"q": b}, frame=table, binary="q")
+    assert tfs.map_blocks({"r": program}, table)["r"].to_pylist() == [b"\xff", b"q"]
+    assert tfs.map_blocks([program], table)["q"].to_pylist() == [b"\xff", b"q"]
+    vector = tfs.program(lambda v: {"w": v}, frame=tfs.append_shape(NUMBERS, "v", [None, 2]), vector="w")
+    assert tfs.program(vector, jit_compile=True).vector == {"w"}
+    bare = tfs.program(lambda x: x + 1, frame=NUMBERS)
+    assert tfs.program(bare, jit_compile=True).structure == bare.structure == "bare"
+
+
+def test_blocks_of_a_fixed_size_have_that_size() -> None:
+    program = tfs.program(lambda x: {"z": x - tf.reduce_sum(x) / x.shape[0]}, signature={"x": tf.TensorSpec([3], tf.float64)})
+    assert tfs.map_blocks(program, NUMBERS.slice(0, 6), block_rows=3)["z"].to_pylist() == [-1.0, 0.0, 1.0] * 2
+    check_refused(
+        lambda: tfs.map_blocks(program, NUMBERS, block_rows=3),
+        tfs.ShapeError,
+        "map_blocks: input 'x' wants blocks of 3 rows, but a partition leaves one of 1.",
+    )
+
+
+def test_a_list_of_tensors_is_no_tensor() -> None:
+    check_refused(
+        lambda: tfs.map_blocks(lambda x: {"a": [x, x * 10]}, NUMBERS),
+        tfs.ProgramError,
+        "map_blocks: the lambda gives output 'a' as a list, but a tensor is wanted.",
+    )
 
 
 def test_a_saved_program_gives_the_structure_that_it_gave(tmp_path: Path) -> None:

@@ -21,13 +21,13 @@ def test_settings(case):
     ExpectFail(
         {"tensorframes.gpu.concurrency": "0"},
         ProgramError,
-        "the setting tensorframes.gpu.concurrency is '0', but a positive integer is wanted.",
+        "the setting tensorframes.gpu.concurrency is '0', but an integer from 1 to 2147483647 is wanted.",
         "none",
     ),
     ExpectFail(
         {"spark.tensorframes.shipping.bytes": "8m"},
         ProgramError,
-        "the setting spark.tensorframes.shipping.bytes is '8m', but a positive integer is wanted.",
+        "the setting spark.tensorframes.shipping.bytes is '8m', but an integer from 1 to 2147483647 is wanted.",
         "a unit",
     ),
 )

@@ -119,7 +119,9 @@ def test_a_setting_that_is_no_number_is_refused(spark: Any) -> None:
             tfs.map_blocks(lambda v: {"z": v}, points(spark))
     finally:
         spark.conf.unset("tensorframes.shipping.bytes")
-    assert str(caught.value) == "map_blocks: the setting tensorframes.shipping.bytes is 'lots', but a positive integer is wanted."
+    assert (
+        str(caught.value) == "map_blocks: the setting tensorframes.shipping.bytes is 'lots', but an integer from 1 to 2147483647 is wanted."
+    )
 
 
 # --- Sessions of their own ---

@@ -64,6 +64,8 @@ def as_program(
     """
     if isinstance(fetches, Program) and not jit_compile:
         return _with_columns(fetches, binary, vector)
+    if not isinstance(jit_compile, bool):
+        raise ProgramError(f"jit_compile is {jit_compile!r}, but True or False is wanted.")
     if signature is not None and not isinstance(signature, Mapping):
         raise ProgramError(f"signature is a {type(signature).__name__}, but a dict {{input: tf.TensorSpec}} is wanted.")
 
@@ -137,12 +139,15 @@ def _specs(fetch: Fetch, schema: Schema | None, feed_dict: Any, signature: Mappi
             raise ProgramError(f"signature gives input {name!r} a {type(spec).__name__}, but a tf.TensorSpec is wanted.")
     declared: dict[str, TensorType] = {name: type_of(spec) for name, spec in {**fetch.declared, **signature}.items()}
     if schema is None:
-        wanted = [name for name in fetch.inputs if name in signature or name not in fetch.optional]
+        given = parse_feed_dict(feed_dict)
+        fed = given if isinstance(given, dict) else dict(zip(fetch.inputs, given, strict=False))
+        declared = {**{name: source.type for name, source in fed.items() if isinstance(source, Constant)}, **declared}
+        wanted = [name for name in fetch.inputs if name in signature or name in fed or name not in fetch.optional]
         for name in wanted:
             if name not in declared:
                 raise ProgramError(
                     f"{fetch.label} says nothing of the type of input {name!r}.",
-                    hint=f"Pass a frame, or signature={{{name!r}: tf.TensorSpec(shape, dtype)}}.",
+                    hint=f"Pass a frame, or signature={{{name!r}: tf.TensorSpec(shape, dtype)}}, to tfs.program.",
                 )
         return {name: declared[name] for name in wanted}
     sources = resolve_feeds(fetch.inputs, fetch.optional, feed_dict, schema)
@@ -184,7 +189,15 @@ def _program_fetch(program: Program) -> Fetch:
 
     declared = {name: spec_of(kind) for name, kind in program.inputs.items()}
     return Fetch(
-        str(program), tuple(program.inputs), call, declared=declared, is_compiled=program.is_compiled, is_opaque=function.has_functions
+        str(program),
+        tuple(program.inputs),
+        call,
+        declared=declared,
+        structure=program.structure,
+        binary=program.binary,
+        vector=program.vector,
+        is_compiled=program.is_compiled,
+        is_opaque=function.has_functions,
     )
 
 
@@ -200,7 +213,9 @@ def _dict_fetch(fetches: Mapping[str, Any], session: Any, initial_variables: boo
     def call(feeds: dict[str, Any]) -> dict[str, Any]:
         return {name: single_output(name, part.call(_only(feeds, part)), part.label) for name, part in parts.items()}
 
-    return _join(list(parts.values()), call, "dict")
+    joined = _join(list(parts.values()), call, "dict")
+    binary = frozenset(name for name, part in parts.items() if part.binary)  # each gives one output
+    return replace(joined, binary=binary, vector=frozenset(name for name, part in parts.items() if part.vector))
 
 
 def _list_fetch(parts: Sequence[Fetch]) -> Fetch:
@@ -233,7 +248,9 @@ def _join(parts: Sequence[Fetch], call: Any, structure: str) -> Fetch:
         declared=declared,
         narrows=any(part.narrows for part in parts),
         structure=structure,
-        is_compiled=any(part.is_compiled for part in parts),
+        binary=frozenset[str]().union(*(part.binary for part in parts)),
+        vector=frozenset[str]().union(*(part.vector for part in parts)),
+        is_compiled=all(part.is_compiled for part in parts),
         is_opaque=any(part.is_opaque for part in parts),
     )
 

@@ -91,7 +91,7 @@ def _saved_model(path: str, signature: str | None) -> Fetch:
     name = _choose(path, signature, [key for key in loaded.signatures if not key.startswith("__")])
     function = loaded.signatures[name]
     specs = function.structured_input_signature[1]
-    columns = read_columns(path)
+    columns = read_columns(path) if name == DEFAULT_SIGNATURE else {}
     declared = {key: specs[key] for key in _in_order(specs, columns.get("inputs"))}
     outputs = _in_order(function.structured_outputs, columns.get("outputs"))
 

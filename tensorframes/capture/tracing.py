@@ -126,7 +126,7 @@ def _as_output(name: Any, value: Any, label: str) -> Any:
         return value
     if isinstance(value, tf.SparseTensor | tf.IndexedSlices):
         raise ProgramError(f"{label} gives output {name!r} as a {type(value).__name__}, but a dense or ragged tensor is wanted.")
-    if value is None or isinstance(value, Mapping | tuple):
+    if value is None or isinstance(value, Mapping | tuple) or (isinstance(value, list) and any(map(tf.is_tensor, value))):
         raise ProgramError(f"{label} gives output {name!r} as a {type(value).__name__}, but a tensor is wanted.")
     try:
         return tf.convert_to_tensor(value)

@@ -137,16 +137,16 @@ def _vectorize(
 
         return tf.map_fn(row, rows, fn_output_signature=signature)
 
+    may_compile = fetch.is_compiled and not any(ragged_ranks.values())  # XLA has no ragged outputs
     obstacle = _obstacle(fetch, program, constants, {**ragged[0], **ragged[1]})
     if obstacle is None:
         try:
             fast = over_rows(together)
-            # XLA has no ragged outputs.
-            return Vectorized(fast, over_rows(one_by_one, is_compiled=False) if any(ragged_ranks.values()) else None)
+            return Vectorized(fast, over_rows(one_by_one, may_compile) if any(ragged_ranks.values()) else None)
         except ProgramError as error:  # the row's program itself was traced before, so it is the vectorizer that failed
             named = re.search(r"No pfor vectorization defined for (\w+)", str(error))
             obstacle = f"operation {named[1]}" if named else "the program"
-    return Vectorized(over_rows(one_by_one), obstacle=obstacle)
+    return Vectorized(over_rows(one_by_one, may_compile), obstacle=obstacle)
 
 
 def _obstacle(fetch: Fetch, program: Program, constants: Collection[str], ragged: Collection[str]) -> str | None:

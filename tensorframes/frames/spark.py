@@ -8,14 +8,14 @@ twice. Maps that change the rows are ``mapInArrow``.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.ml.functions import vector_to_array
 from pyspark.ml.linalg import MatrixUDT, VectorUDT
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (its name in Spark's own documentation)
 from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.classic.column import Column as ClassicColumn
@@ -44,19 +44,13 @@ class SparkFrame(AbstractFrame):
     def __init__(self, native: DataFrame) -> None:
         """Read the schema; nothing runs."""
         self.native = native
-        session = native.sparkSession.conf.getAll  # in one call, each of which takes a while on Connect
-        self.settings = read_settings(session.get)
-        folds_case = session.get("spark.sql.caseSensitive") != "true"
+        folds_case = native.sparkSession.conf.get("spark.sql.caseSensitive") != "true"
         self.schema = Schema(tuple(map(_column, native.schema)), on_spark=True, folds_case=folds_case)
 
     def append(self, reads: Sequence[Path], outputs: Sequence[Column], function: BlockFunction) -> Any:
         """Compute all outputs in one call; several come in one struct, which is then taken apart."""
         names = positional_names(len(outputs))
-        struct = T.StructType([T.StructField(name, _spark_type(column)) for name, column in zip(names, outputs, strict=True)])
-        returned = struct if len(outputs) > 1 else struct.fields[0].dataType
-        # asNondeterministic keeps Spark from copying the call into a filter or a later projection, which would run it twice.
-        run = _column_function(self.shipped(function), self.settings, _arrow_type(struct), len(reads))
-        call = arrow_udf(run, returned).asNondeterministic()(*map(_path_column, reads))  # type: ignore[call-overload]  # knows no structs
+        call = column_udf(function, dict(zip(names, outputs, strict=True)), len(reads), self.native.sparkSession)(*map(_path_column, reads))
         if len(outputs) == 1:
             return self.native.select("*", call.alias(outputs[0].name, metadata=_metadata(outputs[0])))
         packed = _unused("tensorframes", self.native.columns)
@@ -85,6 +79,7 @@ class SparkFrame(AbstractFrame):
 
     def fold(self, reads: Sequence[Path], outputs: Sequence[Column], folding: Folding, refold: Folding | None = None) -> pa.Table:
         """Fold each partition in a worker; large rows are folded again by a few tasks before they come here."""
+        self.check_ends()
         schema = T.StructType([T.StructField(column.name, _spark_type(column)) for column in outputs])
         rows = self._read(reads).mapInArrow(self.batch_function(folding, schema), schema)
         if refold is not None:
@@ -93,17 +88,28 @@ class SparkFrame(AbstractFrame):
 
     def gather(self, reads: Sequence[Path], task: Task, rows: int | None = None) -> list[bytes]:
         """Run the task in every partition and collect what each gave."""
+        self.check_ends()
         frame = self._read(reads)
         collected = (frame if rows is None else frame.limit(rows)).mapInArrow(_task_function(task), "found binary").collect()
         return [bytes(row.found) for row in collected]
 
-    def shipped(self, function: Any) -> Any:
-        """Return a function that Spark can send to its workers, whatever it holds."""
-        return shipped(function, self.native.sparkSession, self.settings.shipped_bytes)
-
     def batch_function(self, function: Folding, schema: T.StructType) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
         """Return the worker function of ``mapInArrow``, which gives batches of the schema."""
-        return _batch_function(self.shipped(function), self.settings, _arrow_types(schema))
+        session = self.native.sparkSession
+        settings = session_settings(session)
+        return _batch_function(shipped(function, session, settings.shipped_bytes), settings, _arrow_types(schema))
+
+    def check_ends(self) -> None:
+        """Raise if the frame is a stream, which what needs all rows waits for without end.
+
+        Raises:
+            FrameError: it is one.
+        """
+        if self.native.isStreaming:
+            raise FrameError(
+                "the frame is a stream, which has no end.",
+                hint="Call it on one batch after the other: df.writeStream.foreachBatch(lambda batch, number: …).",
+            )
 
     def _read(self, reads: Sequence[Path]) -> DataFrame:
         names = positional_names(len(reads))
@@ -118,6 +124,7 @@ class SparkGrouped(AbstractGrouped):
     def __init__(self, native: Any) -> None:
         """Read the keys' names and types; nothing runs."""
         self._frame = SparkFrame(native._df)
+        self._frame.check_ends()
         self._fields = native.count().schema.fields[:-1]
         self._expressions = _key_expressions(native)
         self.frame = self._frame
@@ -175,6 +182,38 @@ def _key_expressions(grouped: Any) -> list[Any]:
 def _one_zero(key: Any, field: T.StructField) -> Any:
     """Give -0.0 the hash of 0.0, so that both meet."""
     return key + F.lit(0.0).cast(field.dataType) if isinstance(field.dataType, T.FloatType | T.DoubleType) else key
+
+
+def session_settings(session: SparkSession) -> Settings:
+    """Return what is set in a session.
+
+    Raises:
+        ProgramError: it cannot be meant.
+    """
+    return read_settings(session.conf.getAll.get)  # in one call, each of which takes a while on Connect
+
+
+def column_udf(function: Folding, outputs: Mapping[str, Column], count: int, session: SparkSession) -> Any:
+    """Return a function of columns that computes the outputs in workers, in one call: one as it is, several in a struct.
+
+    Args:
+        function: takes batches of the columns, which are named by their places.
+        outputs: name → column; the names are those of the struct's fields.
+        count: how many columns it takes.
+        session: distributes what is large.
+    """
+    struct = T.StructType([T.StructField(name, _spark_type(column)) for name, column in outputs.items()])
+    settings = session_settings(session)
+    run = _column_function(shipped(function, session, settings.shipped_bytes), settings, _arrow_type(struct), count)
+    returned = struct if len(outputs) > 1 else struct.fields[0].dataType
+    # asNondeterministic keeps Spark from copying the call into a filter or a later projection, which would run it twice.
+    return arrow_udf(run, returned).asNondeterministic()  # type: ignore[call-overload]  # knows no structs
+
+
+def column_ddl(column: Column) -> str:
+    """Return the SQL text of the type that a column has in Spark."""
+    text: str = _spark_type(column).simpleString()
+    return text
 
 
 def _column_function(function: Folding, settings: Settings, struct: pa.StructType, count: int) -> Callable[..., Iterator[pa.Array]]:
