@@ -24,25 +24,33 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
+        if item.get_closest_marker("classic") and item.config.getoption("--connect"):
+            item.add_marker(pytest.mark.skip(reason="only in a process with a classic session"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let the tests run on Connect, in a process of their own: one that has a classic session can start no other."""
+    parser.addoption("--connect", action="store_true", help="run on Spark Connect; tests of what only classic sessions have are skipped")
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
-    """Start one classic session for all tests: two cores, and batches of three rows."""
+def spark(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Start one session for all tests: two cores, and batches of three rows."""
     from pyspark.sql import SparkSession
 
+    is_connect = request.config.getoption("--connect")
+    quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+    builder = SparkSession.builder.remote("local[2]") if is_connect else SparkSession.builder.master("local[2]").config(map=quiet)
     session = (
-        SparkSession.builder.master("local[2]")
-        .appName("tensorframes tests")
+        builder.appName("tensorframes tests")
         .config("spark.sql.execution.arrow.maxRecordsPerBatch", BATCH_ROWS)
         .config("spark.sql.execution.arrow.localRelationThreshold", 0)  # each batch of Arrow data becomes a partition
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", 2)
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
         .getOrCreate()
     )
-    session.sparkContext.setLogLevel("OFF")
+    if not is_connect:
+        session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
 

@@ -1,6 +1,7 @@
 """Every kind of frame behind one interface, and the comparison of what comes out of it."""
 
 import contextlib
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -182,12 +183,20 @@ LOCAL = (
 def spark_flavour(session: Any) -> Flavour:
     """Make the flavour of a Spark session."""
     from pyspark.sql import DataFrame
+    from pyspark.sql.pandas.types import from_arrow_schema
+    from pyspark.sql.utils import is_remote
 
-    # One batch becomes one partition.
+    def build(table: pa.Table) -> Any:
+        """Make a frame of which each partition is one batch."""
+        if not is_remote():
+            return session.createDataFrame(table)
+        parts = [session.createDataFrame(pa.Table.from_batches([batch])).coalesce(1) for batch in table.to_batches() if len(batch)]
+        return functools.reduce(DataFrame.union, parts) if parts else session.createDataFrame([], from_arrow_schema(table.schema))
+
     return Flavour(
         "spark",
         DataFrame,
-        session.createDataFrame,
+        build,
         lambda frame: frame.toArrow(),
         is_lazy=True,
         keeps_order=False,

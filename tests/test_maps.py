@@ -1662,6 +1662,7 @@ WITHOUT_V2 = """
 
 
 @pytest.mark.spark
+@pytest.mark.classic  # a child of a process with a Connect session has none but that
 def test_programs_that_disable_v2_behaviour_map() -> None:
     ran = subprocess.run([sys.executable, "-c", textwrap.dedent(WITHOUT_V2)], capture_output=True, text=True, timeout=240)
     assert ran.returncode == 0, ran.stderr

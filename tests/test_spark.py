@@ -134,6 +134,7 @@ def wide(spark: Any) -> Any:
 
 
 @pytest.mark.parametrize("options", [{}, {"trim": True}], ids=["keeps rows", "trim"])
+@pytest.mark.classic  # reads the JVM's plan
 def test_only_the_columns_that_are_read_are_shipped(options: dict[str, Any], spark: Any, wide: Any) -> None:
     narrow = bytes_sent(tfs.map_blocks(lambda x: {"z": x + 3}, numbers(spark), **options))
     held = tfs.map_blocks(lambda x: {"z": x + 3}, wide, **options)
@@ -153,6 +154,7 @@ def test_unread_columns_pass_through_untouched(wide: Any) -> None:
 
 
 @pytest.mark.parametrize("verb", [tfs.map_blocks, tfs.map_rows])
+@pytest.mark.classic  # reads the JVM's plan
 def test_a_filter_on_an_output_computes_it_once_per_row(verb: Any, spark: Any, tmp_path: Path) -> None:
     path = tmp_path / "seen"
     mapped = verb(counting(path, lambda x: {"z": x + 3, "y": 2 * x}), numbers(spark))
@@ -163,6 +165,7 @@ def test_a_filter_on_an_output_computes_it_once_per_row(verb: Any, spark: Any, t
         assert seen(path) == [float(i) for i in range(10)]
 
 
+@pytest.mark.classic  # reads the JVM's plan
 def test_outputs_that_nobody_reads_are_not_computed(spark: Any, tmp_path: Path) -> None:
     path = tmp_path / "seen"
     mapped = tfs.map_blocks(counting(path, lambda x: {"z": x + 3}), numbers(spark))

@@ -168,7 +168,8 @@ def _key_expressions(grouped: Any) -> list[Any]:
     """
     if hasattr(grouped, "_grouping_cols"):  # Connect
         if grouped._group_type != "groupby":
-            raise FrameError(f"a grouping of type {grouped._group_type} is no groupBy.")
+            kind = "".join(map(str.capitalize, grouped._group_type.split("_")))
+            raise FrameError(f"a grouping of type {kind} is no groupBy.")
         return list(grouped._grouping_cols)
     text = grouped._jgd.toString()
     if not text.endswith("type: GroupBy]"):
