@@ -17,6 +17,7 @@ from tensorframes.blocks.groups import group_rows, normalized, restored
 from tensorframes.blocks.inputs import Block, block_bytes, filter_rows, shown_rows, take_chunks, take_rows
 from tensorframes.blocks.nulls import spread
 from tensorframes.blocks.rebatch import join_within
+from tensorframes.calls import call_program
 from tensorframes.columns import Column, plain_schema
 from tensorframes.device import place, reads_ahead
 from tensorframes.errors import raised_by
@@ -25,7 +26,7 @@ from tensorframes.fold import Cells, Fold, Masks, check_shape, concatenate, deco
 from tensorframes.plan import Plan
 from tensorframes.prefetch import ahead
 from tensorframes.reductions import reduce_segments
-from tensorframes.runner import call_program, encode_output
+from tensorframes.runner import encode_output
 from tensorframes.tensors import eagerly, to_array, to_tensor
 
 CHUNK = 8

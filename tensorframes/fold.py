@@ -28,13 +28,14 @@ from tensorframes.blocks.nulls import pad_alike
 from tensorframes.blocks.ragged import Ragged
 from tensorframes.blocks.rebatch import join_small, rebatch
 from tensorframes.blocks.scalars import from_bfloat16
+from tensorframes.calls import Fed, call_program
 from tensorframes.columns import plain_schema
 from tensorframes.device import reads_ahead
 from tensorframes.errors import ShapeError, raised_by
 from tensorframes.feeds import ColumnInput, Constant, MaskInput
 from tensorframes.plan import Plan
 from tensorframes.prefetch import ahead
-from tensorframes.runner import Fed, call_program, encode_output
+from tensorframes.runner import encode_output
 from tensorframes.shapes import Shape
 from tensorframes.tensors import eagerly
 

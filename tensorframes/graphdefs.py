@@ -205,9 +205,14 @@ def check_compilable(graph: Any) -> None:
                 f"the program is to be compiled, but XLA leaves out what operation {node.name!r} of type {node.op} checks or prints.",
                 hint="Make the program without jit_compile.",
             )
-    types = {kind for node in nodes for attr in node.attr.values() for kind in (attr.type, *attr.list.type)}
-    if tf.string.as_datatype_enum in types:
+    if tf.string.as_datatype_enum in types_in(graph):
         raise ProgramError("the program is to be compiled, but XLA has no strings.", hint="Make the program without jit_compile.")
+
+
+def types_in(graph: Any) -> set[int]:
+    """Return the numbers of the dtypes that a graph's operations have."""
+    nodes = [node for body in (graph.node, *(function.node_def for function in graph.library.function)) for node in body]
+    return {kind for node in nodes for attr in node.attr.values() for kind in (attr.type, *attr.list.type)}
 
 
 def draws(graph: Any) -> bool:

@@ -20,7 +20,7 @@ from expectations import ExpectFail, cases, check, check_refused
 from tensorflow.core.protobuf import saved_model_pb2
 
 import tensorframes as tfs
-from tensorframes import graphdefs, runner
+from tensorframes import calls, graphdefs
 from tensorframes.programs import load
 
 TABLE = pa.table(
@@ -319,7 +319,7 @@ def test_blocks_are_padded_to_few_sizes_for_xla(block_rows: int | None, sizes: s
 
         return call
 
-    monkeypatch.setattr(runner, "load", loaded)
+    monkeypatch.setattr(calls, "load", loaded)
     program = compiled(lambda x, v: {"z": x + v[:, 1], "w": v * 2})
     assert program.is_compiled
     for rows in range(1, 8):
@@ -382,13 +382,13 @@ def test_a_compiled_program_that_looks_across_rows_is_refused(function: Any) -> 
 
 def test_what_is_compared_once_is_not_compared_again_and_what_is_random_never(monkeypatch: pytest.MonkeyPatch) -> None:
     compared = []
-    check = runner._check_same
+    check = calls._check_same
 
     def noting(*given: Any) -> None:
         compared.append(given[0].program.digest)
         check(*given)
 
-    monkeypatch.setattr(runner, "_check_same", noting)
+    monkeypatch.setattr(calls, "_check_same", noting)
     program = compiled(lambda x: {"z": x * 1.5 + 11})
     for _ in range(2):
         assert tfs.map_blocks(program, NUMBERS)["z"].to_pylist() == [i * 1.5 + 11 for i in range(7)]
