@@ -45,6 +45,7 @@ BELOW = {
     "combine": ["fold", "reductions"],
     "ops": ["combine", "frames"],
     "sql": ["ops"],
+    "ml": ["ops"],
     "": [],
 }
 OWNERS = {
@@ -67,7 +68,7 @@ OWNERS = {
     },
     "pandas": {"frames.pandas"},
     "polars": {"frames.polars"},
-    "pyspark": {"frames.spark", "frames.spark_files", "sql"},
+    "pyspark": {"frames.spark", "frames.spark_files", "ml", "ml.files", "sql"},
 }
 
 
