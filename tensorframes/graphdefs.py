@@ -49,9 +49,21 @@ def drop_placeholders(graph: Any, fed: Collection[str]) -> set[str]:
         fed: names of the tensors that something stands for.
     """
     read = {name if ":" in name else f"{name}:0" for node in graph.node for name in node.input}
-    kept = [node for node in graph.node if node.op != "Placeholder" or f"{node.name}:0" not in fed]
+    dropped = {node.name for node in graph.node if node.op == "Placeholder" and f"{node.name}:0" in fed}
+    kept = [node for node in graph.node if node.name not in dropped]
     del graph.node[:]
     graph.node.extend(kept)
+    places, waits = {f"loc:@{name}".encode() for name in dropped}, {f"^{name}" for name in dropped}
+    for node in graph.node:  # what is there from the start is waited for by nobody, and nobody's place is beside it
+        inputs = [name for name in node.input if name not in waits]
+        if len(inputs) < len(node.input):
+            del node.input[:]
+            node.input.extend(inputs)
+        beside = [place for place in node.attr["_class"].list.s if place not in places] if "_class" in node.attr else []
+        if beside:
+            node.attr["_class"].list.s[:] = beside
+        elif "_class" in node.attr:
+            del node.attr["_class"]
     return read.intersection(fed)
 
 

@@ -262,6 +262,18 @@ def test_a_program_is_loaded_once_for_each_device(loads):
     assert loads == ["a", "a"]
 
 
+def test_operations_that_wait_for_an_input_or_lie_beside_it():
+    def beside(x):
+        with tf.control_dependencies([tf.debugging.assert_less(x, tf.constant(10.0, tf.float64))]):
+            checked = tf.identity(x)
+        with tf.compat.v1.colocate_with(x), tf.control_dependencies([x]):
+            return {"z": checked + tf.constant(1.0, tf.float64), "rows": tf.RaggedTensor.from_row_lengths(x, [1, 2]).values}
+
+    program = pickle.loads(pickle.dumps(tfs.program(beside, signature={"x": DOUBLES})))
+    given = program(X)
+    assert (given["z"].numpy().tolist(), given["rows"].numpy().tolist()) == ([2.0, 3.0, 4.0], [1.0, 2.0, 3.0])
+
+
 def test_programs_share_the_variables_that_they_read():
     weights = tf.Variable([1.5, 2.5, 4.5])
     spec = {"x": tf.TensorSpec([None, 3], tf.float32)}
