@@ -57,15 +57,8 @@ def resolve_feeds(inputs: Sequence[str], optional: Iterable[str], feed_dict: Any
         ColumnError: a column that is not there.
         ProgramError: a feed for an input that is not there.
     """
-    given = parse_feed_dict(feed_dict)
+    given = named_sources(inputs, feed_dict, {"columns": schema.facts})
     optional = set(optional)
-    if isinstance(given, list):
-        if len(given) > len(inputs):
-            raise ProgramError(
-                f"feed_dict feeds {len(given)} inputs by position, but the program has {len(inputs)}.",
-                facts={"inputs": list(inputs), "columns": schema.facts},
-            )
-        given = _by_position(inputs, given)
     for name in given:
         if name not in inputs:
             raise ProgramError(
@@ -93,6 +86,28 @@ def resolve_feeds(inputs: Sequence[str], optional: Iterable[str], feed_dict: Any
         elif isinstance(source, Constant):
             _check_no_label(name, source, schema)
     return sources
+
+
+def named_sources(inputs: Sequence[str], feed_dict: Any, facts: Mapping[str, Sequence[str]] | None = None) -> dict[str, Source]:
+    """Return what a ``feed_dict`` says of each input that it speaks of.
+
+    Args:
+        inputs: all inputs, in order.
+        feed_dict: in any of its forms.
+        facts: what a message tells beside the inputs.
+
+    Raises:
+        ProgramError: it feeds more inputs by position than there are; others as `parse_feed_dict`.
+    """
+    given = parse_feed_dict(feed_dict)
+    if isinstance(given, dict):
+        return given
+    if len(given) > len(inputs):
+        raise ProgramError(
+            f"feed_dict feeds {len(given)} inputs by position, but the program has {len(inputs)}.",
+            facts={"inputs": list(inputs), **(facts or {})},
+        )
+    return _by_position(inputs, given)
 
 
 def _by_position(inputs: Sequence[str], given: Sequence[Source]) -> dict[str, Source]:

@@ -200,7 +200,8 @@ class Program:
             path: a directory, which is made.
 
         Raises:
-            ProgramError: an input or output is ragged or sparse, which a signature cannot have.
+            ProgramError: an input or output is ragged or sparse, which a signature cannot have, or has a name that it cannot have; or
+                nothing can be written there.
 
         Example:
             >>> import tempfile, tensorflow as tf, tensorframes as tfs
@@ -277,7 +278,9 @@ def _saving(program: Program, path: str | os.PathLike[str]) -> Iterator[None]:
     except (KeyError, IndexError, TypeError, ValueError, OSError, tf.errors.OpError) as error:
         raise ProgramError(
             f"{program} cannot be written to {os.fspath(path)!r}: {type(error).__name__}: {error}",
-            hint="A signature's names are Python's: letters, digits and underscores, no digit first.",
+            hint=None
+            if isinstance(error, OSError | tf.errors.OpError)
+            else "A signature's names are Python's: letters, digits and underscores, no digit first.",
             verb="save",
         ) from error
 

@@ -21,7 +21,7 @@ from tensorframes.dtypes import BY_NAME, stored_dtype
 from tensorframes.errors import DTypeError, ProgramError, ShapeError, raised_by, verb
 from tensorframes.feeds import Constant, Feed, Mask
 from tensorframes.frames.spark import column_ddl, column_udf
-from tensorframes.matching import parse_feed_dict
+from tensorframes.matching import named_sources
 from tensorframes.plan import Plan, plan_map
 from tensorframes.programs import Program
 from tensorframes.runner import run_blocks
@@ -58,8 +58,7 @@ def udf(fetches: Any, *, feed_dict: Any = None, device: str = "auto") -> ColumnF
         ratio(x: double, y: double) -> double
     """
     program = as_program(fetches, None, feed_dict)
-    given = parse_feed_dict(feed_dict)
-    given = given if isinstance(given, dict) else dict(zip(program.inputs, given, strict=False))
+    given = named_sources(list(program.inputs), feed_dict)
     columns: dict[str, Column] = {}
     for name, kind in program.inputs.items():
         source = given.get(name)

@@ -88,6 +88,13 @@ def test_feeds_name_parameters_and_say_what_becomes_of_nulls(df: Any) -> None:
     assert values(df.select("id", skip(age="gap").alias("z"))) == [None, None, 4.0, 5.0]
     mask = tfs.udf(seen, feed_dict={"x": tfs.feed("x", nulls="mask")})
     assert values(df.select("id", mask("gap").alias("z"))) == [-1.0, -1.0, 3.0, 4.0]
+
+    def shown(x: DOUBLES, x_mask: tf.TensorSpec([None], tf.bool), y: DOUBLES):
+        return tf.where(x_mask, x, y)
+
+    placed = tfs.udf(shown, feed_dict=[tfs.feed("a", nulls="mask"), "b"])  # a mask has no place of its own
+    assert repr(placed) == "shown(a: double, b: double) -> double"
+    assert values(df.select("id", placed("gap", "id").alias("z"))) == [1.0, 2.0, 3.0, 4.0]
     twice = tfs.udf(ratio, feed_dict={"x": "a", "y": "a"})
     assert values(df.select("id", twice("x").alias("z"))) == [1.0] * 4
 
@@ -163,6 +170,12 @@ def declared(shape: Any, dtype: Any = tf.float64) -> Callable[[], Any]:
         tfs.ProgramError,
         "udf: ratio(x: double, y: double) -> double is called as (…, z).\n  It takes 2 columns: x, y.",
         "another name",
+    ),
+    ExpectFail(
+        lambda: tfs.udf(ratio, feed_dict=["a", "b", "c"]),
+        tfs.ProgramError,
+        "udf: feed_dict feeds 3 inputs by position, but the program has 2.\n  inputs: x, y",
+        "more names than inputs",
     ),
     ExpectFail(
         lambda: tfs.udf(ratio, device="tpu"),

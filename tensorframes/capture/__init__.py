@@ -21,7 +21,7 @@ from tensorframes.columns import Schema, TensorType
 from tensorframes.composites import SPECS, spec_of, split, type_of
 from tensorframes.errors import ProgramError
 from tensorframes.feeds import Constant, Mask, declared_layout, feed_type
-from tensorframes.matching import Naming, map_names, parse_feed_dict, resolve_feeds
+from tensorframes.matching import Naming, map_names, named_sources, parse_feed_dict, resolve_feeds
 from tensorframes.programs import GraphFunction, Program
 
 
@@ -139,8 +139,7 @@ def _specs(fetch: Fetch, schema: Schema | None, feed_dict: Any, signature: Mappi
             raise ProgramError(f"signature gives input {name!r} a {type(spec).__name__}, but a tf.TensorSpec is wanted.")
     declared: dict[str, TensorType] = {name: type_of(spec) for name, spec in {**fetch.declared, **signature}.items()}
     if schema is None:
-        given = parse_feed_dict(feed_dict)
-        fed = given if isinstance(given, dict) else dict(zip(fetch.inputs, given, strict=False))
+        fed = named_sources(fetch.inputs, feed_dict)
         declared = {**{name: source.type for name, source in fed.items() if isinstance(source, Constant)}, **declared}
         wanted = [name for name in fetch.inputs if name in signature or name in fed or name not in fetch.optional]
         for name in wanted:

@@ -52,9 +52,8 @@ def as_keras_fetch(model: Any) -> Fetch:
             return _named(model, model(feeds, training=False))
     else:
         declared = {tensor.name: _spec(tensor) for tensor in given}
-        if any(
-            isinstance(model, package.Sequential) for package in _packages()
-        ):  # without an Input it has the rows of the first call, which mean nothing
+        # Without an Input a Sequential model has the rows of its first call, which mean nothing.
+        if any(isinstance(model, package.Sequential) for package in _packages()):
             declared = {name: _any_rows(spec) for name, spec in declared.items()}
 
         def call(feeds: dict[str, Any]) -> Any:
