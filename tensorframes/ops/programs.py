@@ -1,13 +1,14 @@
-"""program and load_program: fetches as a value that verbs take."""
+"""program, chain and load_program: fetches as a value that verbs take."""
 
 from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tensorframes.capture import as_program
+from tensorframes.capture import as_fetch, as_program
+from tensorframes.capture.chains import chain_fetches
 from tensorframes.capture.saved_models import as_file_fetch, is_program_file
 from tensorframes.errors import ProgramError, verb
 from tensorframes.frames import wrap
@@ -69,6 +70,45 @@ def program(
     return as_program(fetches, schema, feed_dict, session=session, signature=types, jit_compile=jit_compile, binary=binary, vector=vector)
 
 
+_program: Callable[..., Program] = inspect.unwrap(program)  # for others, whose errors bear their own names
+
+
+@verb
+def chain(*steps: Any, **options: Any) -> Program:
+    """Join fetches to one program, each fed by what the one before it gives: decoding, scaling, a model, what is made of its scores.
+
+    By shape: the inputs of the first step → the outputs of the last, ``content: string[?]`` → ``scores: float32[?, 10]``. All steps become
+    one graph: what lies between them is never a column.
+
+    Args:
+        steps: fetches as for `map_blocks`. One output feeds the one input of the next step, whatever their names; several feed the inputs
+            of their names. What a step declares is cast to as for a column: widening, integers to floats, float64 to float32.
+        options: as for `program`; a frame, feed_dict or signature types the inputs of the first step.
+
+    Raises:
+        ProgramError: a step is no fetch, cannot be traced, or does not take what the one before it gives.
+        DTypeError: a step declares a dtype to which it is not cast.
+        ShapeError: a step declares another shape.
+
+    Example:
+        >>> import tensorflow as tf, tensorframes as tfs
+        >>> double = tfs.program(lambda x: {"twice": 2 * x}, signature={"x": tf.TensorSpec([None], tf.float64)})
+        >>> tfs.chain(double, lambda y: {"more": y + 1})
+        Program(x: float64[?]) -> (more: float64[?])
+    """
+    if not steps:
+        raise ProgramError("there are no steps.")
+    return _program(chain_fetches([as_fetch(step, options.get("session"), True) for step in steps]), **_known(options))
+
+
+def _known(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    known = [name for name in inspect.signature(program).parameters if name != "fetches"]
+    for name in options:
+        if name not in known:
+            raise ProgramError(f"there is no option {name!r}.", facts={"options": known})
+    return options
+
+
 @verb
 def load_program(path: str | os.PathLike[str], **options: Any) -> Program:
     """Read a program from a file: a SavedModel's directory, a ``.keras`` or ``.h5`` file, or a frozen ``.pb`` graph.
@@ -91,10 +131,7 @@ def load_program(path: str | os.PathLike[str], **options: Any) -> Program:
         ...     tfs.load_program(path)
         Program(x: int64[?]) -> (z: int64[?])
     """
-    known = [name for name in inspect.signature(program).parameters if name != "fetches"]
-    for name in options:
-        if name not in known:
-            raise ProgramError(f"there is no option {name!r}.", facts={"options": known})
+    _known(options)
     fetch = as_file_fetch(
         path,
         options.get("signature") if isinstance(options.get("signature"), str) else None,
@@ -104,5 +141,4 @@ def load_program(path: str | os.PathLike[str], **options: Any) -> Program:
     )
     if isinstance(options.get("signature"), str):
         options.pop("signature")
-    captured: Program = program(fetch, **options)
-    return captured
+    return _program(fetch, **options)
