@@ -26,6 +26,7 @@ _ROOMS = {
     "register_udf": "sql",
     "Feed": "feeds",
     "feed": "feeds",
+    "chain": "ops.programs",
     "load_program": "ops.programs",
     "program": "ops.programs",
     "Program": "programs",
@@ -43,10 +44,14 @@ _ROOMS = {
     "FrameError": "errors",
 }
 
-__all__ = ["__version__", *_ROOMS]
+_PACKAGES = ("images", "ml")  # names that stand for themselves
+
+__all__ = ["__version__", *_PACKAGES, *_ROOMS]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return importlib.import_module(f"{__name__}.{name}")
     if name not in _ROOMS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f"{__name__}.{_ROOMS[name]}"), name)

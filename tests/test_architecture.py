@@ -46,6 +46,7 @@ BELOW = {
     "ops": ["combine", "frames"],
     "sql": ["ops"],
     "ml": ["ops"],
+    "images": ["ops"],
     "": [],
 }
 OWNERS = {
@@ -57,6 +58,7 @@ OWNERS = {
             "tensors",
             "composites",
             "capture",
+            "capture.chains",
             "capture.functions",
             "capture.graphs",
             "capture.keras_models",
@@ -64,11 +66,11 @@ OWNERS = {
             "capture.tracing",
             "capture.vectorizing",
         ),
-        *("calls", "reductions", "combine", "device", "ops.placeholders", "ops.programs"),
+        *("calls", "reductions", "combine", "device", "ops.placeholders", "ops.programs", "images.files", "images.pixels"),
     },
     "pandas": {"frames.pandas"},
     "polars": {"frames.polars"},
-    "pyspark": {"frames.spark", "frames.spark_files", "ml", "ml.files", "sql"},
+    "pyspark": {"frames.spark", "frames.spark_files", "images.files", "ml", "ml.files", "sql"},
 }
 
 

@@ -58,10 +58,11 @@ def _feeds(place: int, step: Fetch, outputs: Mapping[str, Any]) -> dict[str, Any
     by_place = len(outputs) == 1 and len(required) == 1
     given = dict(zip(required, outputs.values(), strict=True)) if by_place else dict(outputs)
     if not given.keys() <= set(step.inputs) or not given.keys() >= set(required):
+        wanted = ", ".join(f"{name!r}: …" for name in required)
         raise ProgramError(
             f"step {place}, {step.label}, does not take what step {place - 1} gives.",
             facts={"inputs": list(step.inputs), "outputs": [f"{name}: {type_of(tensor)}" for name, tensor in outputs.items()]},
-            hint=f"A step between them can pick and name: lambda {', '.join(outputs)}: {{{', '.join(f'{name!r}: …' for name in required)}}}.",
+            hint=f"A step between them can pick and name: lambda {', '.join(outputs)}: {{{wanted}}}.",
         )
     return {name: _as_declared(place, name, tensor, step.declared.get(name)) for name, tensor in given.items()}
 

@@ -203,10 +203,16 @@ def column_udf(function: Folding, outputs: Mapping[str, Column], count: int, ses
         count: how many columns it takes.
         session: distributes what is large.
     """
-    struct = T.StructType([T.StructField(name, _spark_type(column)) for name, column in outputs.items()])
+    return struct_udf(
+        function, T.StructType([T.StructField(name, _spark_type(column)) for name, column in outputs.items()]), count, session
+    )
+
+
+def struct_udf(function: Folding, struct: T.StructType, count: int, session: SparkSession) -> Any:
+    """Return a function of columns as `column_udf` does, whose outputs are of Spark's types."""
     settings = session_settings(session)
     run = _column_function(shipped(function, session, settings.shipped_bytes), settings, _arrow_type(struct), count)
-    returned = struct if len(outputs) > 1 else struct.fields[0].dataType
+    returned = struct if len(struct) > 1 else struct.fields[0].dataType
     # asNondeterministic keeps Spark from copying the call into a filter or a later projection, which would run it twice.
     return arrow_udf(run, returned).asNondeterministic()  # type: ignore[call-overload]  # knows no structs
 
