@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks import arrow, feeds, iterations, models, reduces, rows, spark_maps, workers
+from benchmarks import arrow, feeds, iterations, models, pictures, reduces, rows, spark_maps, workers
 from benchmarks.cases import Case
 
 CASES: tuple[Case, ...] = (
@@ -14,4 +14,5 @@ CASES: tuple[Case, ...] = (
     *iterations.CASES,
     *feeds.CASES,
     *models.CASES,
+    *pictures.CASES,
 )

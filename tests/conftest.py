@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,14 +18,16 @@ pytest.register_assert_rewrite("flavours")
 from flavours import BATCH_ROWS, LOCAL, Flavour, spark_flavour  # noqa: E402
 
 
-@pytest.hookimpl(tryfirst=True)  # before -m deselects
-def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
-    """Mark whatever uses the Spark session."""
+@pytest.hookimpl(wrapper=True)  # before -m deselects, and after pytest has its order
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Mark whatever uses the Spark session, and run it after the rest: Spark ends Python workers that are idle for a minute."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
         if item.get_closest_marker("classic") and item.config.getoption("--connect"):
             item.add_marker(pytest.mark.skip(reason="only in a process with a classic session"))
+    yield
+    items.sort(key=lambda item: item.get_closest_marker("spark") is not None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

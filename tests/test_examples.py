@@ -47,6 +47,17 @@ def test_a_keras_network_and_its_files_label_nine_of_ten_unseen_images_rightly(s
     assert np.trace(counts) == pytest.approx(898 * accuracy)
 
 
+def test_a_folder_of_photographs_is_scored_and_its_broken_files_are_named(spark, example, tmp_path, capsys) -> None:
+    picture = tmp_path / "photographs.png"
+    accuracy = example("image_scoring.py")["main"](["--plot", str(picture)])
+    assert accuracy > 0.9
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    printed = capsys.readouterr().out
+    for file, error in (("cut-off.png", "Invalid PNG data, size 500"), ("empty.jpg", "Input is empty."), ("notes.txt", "Unknown image")):
+        assert re.search(rf"\|{re.escape(file)} *\|{error}", printed)
+    assert f"accuracy on the 80 images: {accuracy:.4f}\n" in printed
+
+
 def test_harmonic_mean_of_each_group(spark, example) -> None:
     trips = [("there and back", 60.0), ("there and back", 20.0), ("uphill", 4.0), ("uphill", 6.0), ("uphill", 12.0)]
     means = example("harmonic_mean.py")["harmonic_mean"](spark.createDataFrame(trips, "trip string, x double"), "trip")

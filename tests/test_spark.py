@@ -1,4 +1,5 @@
 import functools
+import gc
 import json
 import os
 import re
@@ -9,10 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 import tensorflow as tf
 from flavours import check_same_table, plain
+from pyspark.sql.functions import pandas_udf
 
 import tensorframes as tfs
 
@@ -316,6 +319,16 @@ def test_metadata_survives_select_filter_alias_and_parquet(spark: Any, tmp_path:
     assert tfs.schema(renamed)["renamed"].cell_shape == (2,)
     with pytest.raises(tfs.ShapeError):
         tfs.map_blocks(tf.function(lambda v: v, input_signature=[tf.TensorSpec([None, 3], tf.float64)]), known)
+
+
+def test_workers_set_modules_aside_so_that_small_tasks_are_short(spark: Any) -> None:
+    def frozen(numbers: pd.Series) -> pd.Series:
+        return numbers * 0 + gc.get_freeze_count()
+
+    tasks = spark.range(0, 8, 1, 8)
+    tfs.map_blocks(lambda id: {"z": id}, tasks).collect()
+    counts = [row[0] for row in tasks.select(pandas_udf(frozen, "long")("id")).collect()]
+    assert min(counts) > 100_000, "TensorFlow's modules hold that many objects"
 
 
 def test_verbs_leave_the_session_as_it_was(spark: Any) -> None:

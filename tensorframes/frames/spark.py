@@ -7,6 +7,8 @@ twice. Maps that change the rows are ``mapInArrow``.
 
 from __future__ import annotations
 
+import functools
+import gc
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -262,6 +264,17 @@ def _configure_worker(settings: Settings) -> None:
     assert task is not None
     gpu = task.resources().get("gpu")
     configure_worker(Share(settings.threads or task.cpus(), tuple(gpu.addresses) if gpu else (), settings.gpu_concurrency))
+    _set_modules_aside()
+
+
+@functools.cache
+def _set_modules_aside() -> None:
+    """Take all objects that this process holds now, TensorFlow's modules above all, out of the garbage collector's sight, once.
+
+    PySpark's daemon collects garbage after every task, and would look at all of them each time, which takes longer than a small task.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def _task_function(task: Task) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -81,7 +81,7 @@ def to_tensor(size: Size = None, *, channels: int = 3, fit: Fit = "stretch", met
 
     Example:
         >>> from tensorframes import images
-        >>> images.to_tensor((32, 32), channels=1).outputs["pixels"]
+        >>> print(images.to_tensor((32, 32), channels=1).outputs["pixels"])
         float32[?, 32, 32, 1]
     """
     sizing = Sizing.of(size, fit, method, antialias)
