@@ -15,7 +15,8 @@ os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 pytest.register_assert_rewrite("flavours")
 
-from flavours import BATCH_ROWS, LOCAL, Flavour, spark_flavour  # noqa: E402
+from flavours import LOCAL, Flavour, spark_flavour  # noqa: E402
+from sessions import PLACES, start_session  # noqa: E402
 
 
 @pytest.hookimpl(wrapper=True)  # before -m deselects, and after pytest has its order
@@ -24,35 +25,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
-        if item.get_closest_marker("classic") and item.config.getoption("--connect"):
+        if item.get_closest_marker("classic") and item.config.getoption("--on") == "connect":
             item.add_marker(pytest.mark.skip(reason="only in a process with a classic session"))
     yield
     items.sort(key=lambda item: item.get_closest_marker("spark") is not None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let the tests run on Connect, in a process of their own: one that has a classic session can start no other."""
-    parser.addoption("--connect", action="store_true", help="run on Spark Connect; tests of what only classic sessions have are skipped")
+    """Let the tests run elsewhere, in a process of their own: one that has a classic session can start none on Connect."""
+    parser.addoption(
+        "--on",
+        choices=PLACES,
+        default="local",
+        help="where Spark runs: executors of a cluster are processes of their own; "
+        "on Connect tests of what only classic sessions have are skipped",
+    )
 
 
 @pytest.fixture(scope="session")
-def spark(request: pytest.FixtureRequest) -> Iterator[Any]:
+def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Start one session for all tests: two cores, and batches of three rows."""
-    from pyspark.sql import SparkSession
-
-    is_connect = request.config.getoption("--connect")
-    quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
-    builder = SparkSession.builder.remote("local[2]") if is_connect else SparkSession.builder.master("local[2]").config(map=quiet)
-    session = (
-        builder.appName("tensorframes tests")
-        .config("spark.sql.execution.arrow.maxRecordsPerBatch", BATCH_ROWS)
-        .config("spark.sql.execution.arrow.localRelationThreshold", 0)  # each batch of Arrow data becomes a partition
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", 2)
-        .getOrCreate()
-    )
-    if not is_connect:
-        session.sparkContext.setLogLevel("OFF")
+    session = start_session(request.config.getoption("--on"), tmp_path_factory.mktemp("home"))
     yield session
     session.stop()
 

@@ -72,6 +72,7 @@ def in_order(table: pa.Table) -> pa.Table:
 SALES = {"k": ["b", "a", "b", "c", "a", "b", "c", "b"], "n": [1, 1, 2, 1, 1, 2, 2, 1], "x": [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0]}
 
 
+@pytest.mark.core
 def test_one_key(frame: Flavour) -> None:
     wanted = {"k": ["a", "b", "c"], "x": [18.0, 165.0, 72.0]}
     check_rows(frame.read(aggregated(total, frame, SALES, ["k"])), wanted)
@@ -82,6 +83,7 @@ def test_by_names_the_keys(frame: Flavour) -> None:
     check_rows(frame.read(tfs.aggregate(total, frame.make(SALES), by=("n",))), {"n": [1, 2], "x": [155.0, 100.0]})
 
 
+@pytest.mark.core
 def test_two_keys_and_several_outputs(frame: Flavour) -> None:
     def fetches(x, most):
         return {"most": tf.reduce_max(most, 0), "x": tf.reduce_sum(x, 0)}
@@ -100,6 +102,7 @@ def test_the_general_path_gives_the_same(frame: Flavour) -> None:
     check_rows(frame.read(aggregated(by_chunks, frame, SALES, ["k"])), {"k": ["a", "b", "c"], "x": [18.0, 165.0, 72.0]})
 
 
+@pytest.mark.core
 def test_null_is_a_key_of_its_own(frame: Flavour) -> None:
     columns = {"k": ["a", None, "", None, "a"], "i": [0, None, 0, 1, 0], "x": [1.0, 2.0, 4.0, 8.0, 16.0]}
     held = frame.read(aggregated(total, frame, columns, ["k", "i"]))
@@ -151,6 +154,7 @@ CELLS = {
 }
 
 
+@pytest.mark.core
 def test_vectors_and_matrices(frame: Flavour) -> None:
     def fetches(v, m):
         return {"v": tf.reduce_max(v, 0), "m": tf.reduce_sum(2 * m, 0) / 2}
@@ -212,6 +216,7 @@ def test_an_empty_frame_gives_an_empty_frame(frame: Flavour) -> None:
 # --- Spark ---
 
 
+@pytest.mark.core
 def test_expressions_as_keys_on_spark(spark: Any) -> None:
     df = spark.createDataFrame(as_table({"i": list(range(8)), "x": [float(2**i) for i in range(8)]}))
     grouped = df.groupBy((df.i % 2).alias("odd"), df.i > 5)

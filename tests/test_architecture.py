@@ -70,7 +70,7 @@ OWNERS = {
     },
     "pandas": {"frames.pandas"},
     "polars": {"frames.polars"},
-    "pyspark": {"frames.spark", "frames.spark_files", "images.files", "ml", "ml.files", "sql"},
+    "pyspark": {"frames.spark", "frames.spark_files", "images.files", "ml", "ml.files", "ml.storage", "sql"},
 }
 
 

@@ -19,6 +19,7 @@ def test_a_local_case_runs(case):
 
 
 @pytest.mark.spark
+@pytest.mark.classic
 @pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in CASES if case.on_spark])
 def test_a_spark_case_runs(case, spark):
     check_runs(case, spark)

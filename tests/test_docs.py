@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+IN_FILES = "pipelines.md"  # looks into what a classic session saved
 PAGES = [page for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if ">>>" in page.read_text()]
 OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=[pytest.mark.classic] if page.name == IN_FILES else [], id=page.name) for page in PAGES]
+)
 def test_examples_print_what_they_say(page: Path, spark) -> None:
     text = page.read_text()
     name = page.name

@@ -22,6 +22,7 @@ def example():
     return lambda name: runpy.run_path(str(EXAMPLES / name), run_name="example")
 
 
+@pytest.mark.classic
 def test_digits_labels_nineteen_of_twenty_unseen_images_rightly_and_draws_some(spark, example, tmp_path, capsys) -> None:
     picture = tmp_path / "digits.png"
     accuracy = example("digits.py")["main"](["--plot", str(picture)])
@@ -32,6 +33,7 @@ def test_digits_labels_nineteen_of_twenty_unseen_images_rightly_and_draws_some(s
     assert f"the 898 unseen ones: {accuracy:.4f}" in printed
 
 
+@pytest.mark.classic
 def test_a_keras_network_and_its_files_label_nine_of_ten_unseen_images_rightly(spark, example, tmp_path, capsys) -> None:
     picture = tmp_path / "confusion.png"
     accuracy = example("keras_scoring.py")["main"](["--plot", str(picture)])
@@ -47,6 +49,7 @@ def test_a_keras_network_and_its_files_label_nine_of_ten_unseen_images_rightly(s
     assert np.trace(counts) == pytest.approx(898 * accuracy)
 
 
+@pytest.mark.classic
 def test_a_folder_of_photographs_is_scored_and_its_broken_files_are_named(spark, example, tmp_path, capsys) -> None:
     picture = tmp_path / "photographs.png"
     accuracy = example("image_scoring.py")["main"](["--plot", str(picture)])

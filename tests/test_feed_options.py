@@ -411,6 +411,7 @@ def lengths(x):
     return {"n": x.row_lengths(), "s": tf.reduce_sum(x, axis=1)}
 
 
+@pytest.mark.core
 @each(
     Expect("tokens, every row of another length", TOKENS, lengths, {"n": [2, 1, 0, 3, 1], "s": [3, 3, 0, 15, 7]}, feeds(ragged=True)),
     Expect("tokens, out as they came in", TOKENS, lambda x: {"z": x + 1}, {"z": [[2, 3], [4], [], [5, 6, 7], [8]]}, feeds(ragged=True)),
@@ -621,6 +622,7 @@ def test_a_ragged_output_may_be_trimmed() -> None:
 # --- Pad; three rows are one block in every kind of frame ---
 
 
+@pytest.mark.core
 @each(
     Expect("to the longest", {"x": [[1.0], [2.0, 3.0], []]}, kept, {"z": [[1.0, -1.0], [2.0, 3.0], [-1.0, -1.0]]}, feeds(pad=-1)),
     Expect(

@@ -293,6 +293,7 @@ def by_name(df: Any, column: str) -> dict[str, Any]:
     return {row["path"].rpartition("/")[2]: row[column] for row in df.collect()}
 
 
+@pytest.mark.core
 @pytest.mark.spark
 def test_a_broken_image_carries_its_error_and_the_others_are_scored(spark: Any, folder: Path) -> None:
     keras.utils.set_random_seed(0)

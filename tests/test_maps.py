@@ -360,6 +360,7 @@ def test_variables_of_v2_are_read_when_the_verb_is_called(frame: Flavour) -> Non
 POINTS = {"p": [{"x": 1.0, "q": {"y": 10.0}}, {"x": 2.0, "q": {"y": 20.0}}]}
 
 
+@pytest.mark.core
 @each(
     Expect("input to column", {"c": [1.0, 2.0]}, lambda x: {"z": x}, {"z": [1.0, 2.0]}, {"x": "c"}),
     Expect("one column by position", {"c": [1.0, 2.0]}, lambda x: {"z": x}, {"z": [1.0, 2.0]}, "c"),
@@ -470,6 +471,7 @@ TYPES_READ_EVERYWHERE = {
 }
 
 
+@pytest.mark.core
 @each(
     Expect(
         "booleans, over many batches",
@@ -571,6 +573,7 @@ def test_block_rows_is_the_size_of_all_blocks_but_the_last() -> None:
     assert held["n"].to_pylist() == [10] * 20 + [1]
 
 
+@pytest.mark.core
 @settings(deadline=None, max_examples=50)  # the first example traces
 @given(st.lists(st.integers(0, 5), max_size=8), st.sampled_from([None, 1, 2, 7]))
 def test_any_division_into_batches_gives_the_same(sizes: list[int], block_rows: int | None) -> None:
@@ -614,6 +617,7 @@ def test_each_block_may_have_its_own_cell_shape() -> None:
 # --- trim ---
 
 
+@pytest.mark.core
 @each(
     Expect("outputs only", DOUBLES, lambda x: {"z": x + 3}, {"z": PLUS3}),
     Expect("an output may have a column's name", DOUBLES, lambda x: {"x": x + 3}, {"x": PLUS3}),
@@ -643,6 +647,7 @@ def test_trim_of_a_fixed_number_of_rows_gives_them_for_each_block(frame: Flavour
 # --- Frames without rows ---
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("verb", [tfs.map_blocks, tfs.map_rows])
 def test_a_frame_without_rows_gives_one_with_the_right_schema(verb: Callable[..., Any], frame: Flavour) -> None:
     schema = pa.schema({"x": pa.float64(), "s": pa.string()} | ({"v": pa.list_(pa.float32())} if frame.knows_types else {}))
@@ -724,6 +729,7 @@ def test_a_dataset_is_scanned_for_the_columns_that_are_read_when_trimmed(tmp_pat
     assert scans == [["x", "s"]]
 
 
+@pytest.mark.core
 def test_columns_pass_through_untouched() -> None:
     table = pa.table(
         {
@@ -794,6 +800,7 @@ def summed_in_a_loop(v):
     return {"z": total}
 
 
+@pytest.mark.core
 @each(
     Expect("scalars", DOUBLES, lambda x: {"z": x + 3}, {"z": PLUS3}),
     Expect("arrays to scalars", PAIRS, lambda v: {"z": tf.reduce_sum(v)}, {"z": [3.0, 7.0, 11.0, 15.0]}),
@@ -1512,6 +1519,7 @@ DATA_FAILURES = [
 FAIL_EVERYWHERE = {"a ragged block", "a failing operation"}
 
 
+@pytest.mark.core
 @each(*DATA_FAILURES)
 def test_is_refused_by_the_job(case: ExpectFail, frame: Flavour) -> None:
     if frame.is_costly and case.id not in FAIL_EVERYWHERE:
@@ -1578,6 +1586,7 @@ def test_constants_may_change_once_the_verb_was_called(frame: Flavour) -> None:
     assert frame.read(mapped)["z"].to_pylist() == [3.0, 7.0, 11.0, 15.0]
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("verb", [tfs.map_blocks, tfs.map_rows])
 def test_other_constants_load_nothing(verb: Callable[..., Any]) -> None:
     table, loads = as_table(DOUBLES), []
@@ -1601,6 +1610,7 @@ def test_a_closure_is_what_it_is_when_the_verb_is_called(frame: Flavour) -> None
     assert frame.read(second)["z"].to_pylist() == [3.0, 6.0]
 
 
+@pytest.mark.core
 def test_maps_follow_each_other(frame: Flavour) -> None:
     native = frame.make({"id": [0, 1, 2], "v": PAIRS["v"][:3]})
     once = tfs.map_blocks(lambda v: {"w": v[:, None] * v[:, :, None]}, native)
@@ -1612,6 +1622,7 @@ def test_maps_follow_each_other(frame: Flavour) -> None:
     assert held["u"].to_pylist() == [6.0, 34.0, 86.0]
 
 
+@pytest.mark.core
 def test_threads_are_independent(frame: Flavour) -> None:
     start = threading.Barrier(4)
     native = [frame.make({"id": [0, 1], "x": [1.0, 2.0]}) for _ in range(4)]

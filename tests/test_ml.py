@@ -26,7 +26,8 @@ from pyspark.ml.util import DefaultParamsWriter
 from pyspark.sql import types as T  # noqa: N812
 
 import tensorframes as tfs
-from tensorframes.ml import TensorTransformer, files
+from tensorframes.ml import TensorTransformer, files, storage
+from tensorframes.ml.storage import HadoopStorage, TableStorage
 
 DOUBLES = tf.TensorSpec([None], tf.float64)
 PAIRS = tf.TensorSpec([None, 2], tf.float64)
@@ -53,6 +54,7 @@ def values(frame: Any, column: str) -> list[Any]:
 # --- transform ---
 
 
+@pytest.mark.core
 @pytest.mark.spark
 def test_inputs_come_by_name_by_position_or_by_dict(df: Any) -> None:
     stage = TensorTransformer(program=subtract)
@@ -253,6 +255,7 @@ def test_stages_that_are_refused_before_anything_runs(case: ExpectFail, df: Any)
 
 
 @pytest.mark.spark
+@pytest.mark.classic
 def test_the_schema_is_known_without_a_job(df: Any, spark: Any) -> None:
     spark.sparkContext.setJobGroup("schema", "")
     for stage in (TensorTransformer(program=subtract), TensorTransformer(program=turned(), outputCols=["w"], inputCols=["v"])):
@@ -333,6 +336,7 @@ def test_paths_and_what_is_not_set(df: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.classic
 def test_another_file_system(df: Any, spark: Any, tmp_path: Path) -> None:
     configuration = spark._jsc.hadoopConfiguration()
     configuration.set("fs.viewfs.mounttable.stages.link./data", tmp_path.as_uri())
@@ -417,15 +421,51 @@ def test_what_cannot_be_saved(spark: Any, tmp_path: Path) -> None:
     check_refused(lambda: stage.save("x"), tfs.ProgramError, "save: the stage stage has no program.\n  Give it one: setProgram(…).")
 
 
-def test_files_need_a_classic_session() -> None:
-    message = (
-        "'dbfs:/x' is in a file system of Spark's, which Spark Connect gives no access to; a classic session is wanted.\n"
-        "  Save the program itself: stage.program.save(path), tfs.load_program(path)."
-    )
-    check_refused(lambda: TensorTransformer.read().session(object()).load("dbfs:/x"), tfs.ProgramError, f"load: {message}")
-    stage = TensorTransformer(program=subtract)
-    check_refused(lambda: stage.write().session(object()).save("dbfs:/x"), tfs.ProgramError, f"save: {message}")
-    assert files.FORMAT == 1
+LAYOUTS = {"directory": HadoopStorage, "table": TableStorage}
+
+
+@pytest.mark.spark
+@pytest.mark.classic
+@pytest.mark.parametrize("reads", LAYOUTS)
+@pytest.mark.parametrize("writes", LAYOUTS)
+def test_sessions_of_both_kinds_read_what_either_wrote(
+    writes: str, reads: str, df: Any, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables are all that Connect reads and writes; a classic session can do the same."""
+    monkeypatch.setattr(storage, "_PART_BYTES", 1000)
+    monkeypatch.setattr(files, "storage", LAYOUTS[writes])
+    path = f"{tmp_path}/a stage"
+    TensorTransformer(program=turned()).save(path)
+    TensorTransformer(program=subtract).write().overwrite().save(path)
+    program = Path(path, "program")
+    assert (program / "saved_model.pb").exists() is (writes == "directory")
+    monkeypatch.setattr(files, "storage", LAYOUTS[reads])
+    assert values(TensorTransformer.load(path).transform(df), "more") == [3.0, 8.0]
+    message = f"save: there is something at {path!r} already.\n  Replace it: write().overwrite().save(path)."
+    check_refused(lambda: TensorTransformer(program=subtract).save(path), tfs.ProgramError, message)
+    check_refused(lambda: TensorTransformer.load(f"{path}s"), tfs.ProgramError, f"load: there is no TensorTransformer at {path + 's'!r}.")
+
+
+@pytest.mark.spark
+def test_files_are_read_as_they_were_written(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "_PART_BYTES", 1000)
+    contents = {
+        "saved_model.pb": b"model",
+        "variables/variables.data": bytes(range(256)) * 10,
+        "variables/exact": bytes(1000),
+        "assets/empty": b"",
+        "assets/saved_model.pb": b"within",
+        "assets/a b+é%20.txt": b"name",
+    }
+    for name, content in contents.items():
+        (tmp_path / "written" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "written" / name).write_bytes(content)
+    tables = TableStorage(spark)
+    tables.write(str(tmp_path / "written"), str(tmp_path / "table"))
+    for found in (storage.table_files(spark, str(tmp_path / "table")), tables.directory(str(tmp_path / "written"))):
+        with found as folder:
+            held = {str(file.relative_to(folder)): file.read_bytes() for file in Path(folder).rglob("*") if file.is_file()}
+        assert held == contents
 
 
 @pytest.mark.spark

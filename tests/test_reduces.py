@@ -92,6 +92,7 @@ PROGRAM = tfs.program(lambda x: {"x": tf.reduce_sum(x, 0)}, signature={"x": tf.T
 FLOAT32 = tfs.program(lambda x: {"x": tf.reduce_sum(x, 0)}, signature={"x": tf.TensorSpec([None], tf.float32)})
 
 
+@pytest.mark.core
 @each(
     Expect("an output x of an input x", DOUBLES, lambda x: {"x": tf.reduce_sum(x, 0)}, {"x": number(28)}),
     Expect("an output x of an input x_input", DOUBLES, lambda x_input: {"x": tf.reduce_sum(x_input, 0)}, {"x": number(28)}),
@@ -144,6 +145,7 @@ def test_blocks_by_name(case: Expect, frame: Flavour) -> None:
     check_value(run(case, frame.make(case.input)), case.output)
 
 
+@pytest.mark.core
 @each(
     Expect("x_1 and x_2", DOUBLES, lambda x_1, x_2: {"x": x_1 + x_2}, {"x": number(28)}),
     Expect("x_2 before x_1", {"x": ["a", "b", "c", "d"]}, lambda x_2, x_1: {"x": x_1 + x_2}, {"x": "abcd"}),
@@ -268,6 +270,7 @@ def test_a_sum_of_squares_is_a_sum_over_a_mapped_column(frame: Flavour) -> None:
     check_value(tfs.reduce_rows(lambda y_1, y_2: {"y": y_1 + y_2}, squares), {"y": number(140)})
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("verb", [tfs.reduce_blocks, tfs.reduce_rows])
 def test_an_empty_frame_has_no_value(verb: Any, frame: Flavour) -> None:
     native = frame.make({"x": pa.array([], pa.float64())})
@@ -275,6 +278,7 @@ def test_an_empty_frame_has_no_value(verb: Any, frame: Flavour) -> None:
     check_refused(lambda: verb(fetches, native), tfs.EmptyFrameError, f"{verb.__name__}: the frame has no row to fold.")
 
 
+@pytest.mark.core
 def test_few_rows_in_many_partitions(spark: Any) -> None:
     df = spark.range(0, 3, 1, 8).selectExpr("cast(id + 1 as double) as x")
     squares = tfs.map_blocks(lambda x: {"y": x * x}, df)
@@ -286,6 +290,7 @@ def test_few_rows_in_many_partitions(spark: Any) -> None:
     )
 
 
+@pytest.mark.core
 def test_large_rows_are_folded_once_more_on_the_cluster(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     df = spark.range(0, 12, 1, 4).selectExpr("id as x", "array(id, -id) as v")
     fetches = {"x": lambda x: tf.reduce_sum(x, 0), "v": lambda v: tf.reduce_max(v, 0)}

@@ -115,6 +115,7 @@ def test_what_is_no_frame_is_refused(verb):
 # --- analyze ---
 
 
+@pytest.mark.core
 @kinds
 def test_analyze_notes_the_dimensions_that_all_cells_share(make):
     found = tfs.analyze(make(TABLE))
@@ -229,6 +230,7 @@ def test_a_reader_is_not_used_up():
 # --- append_shape ---
 
 
+@pytest.mark.core
 @kinds
 def test_append_shape(make):
     frame = make(TABLE)

@@ -12,14 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyspark
 import pytest
 import tensorflow as tf
 from pyspark import SparkFiles
+from sessions import spark_home
 from test_spark import loads, new_loads
 
 import tensorframes as tfs
 from tensorframes.frames.spark_files import Shipped, shipped
+
+pytestmark = pytest.mark.classic  # each in the session of the tests, or in one of its own
 
 LIMIT = 100_000
 WEIGHTS = np.random.default_rng(0).random((100, 500))  # 400 kB
@@ -196,14 +198,11 @@ spark.stop()
 
 def run_session(code: str, folder: Path, *arguments: str) -> dict[str, Any]:
     """Run code that starts a session of its own, whose files all lie in a folder, and prints one JSON value."""
-    home, temporary = folder / "spark", folder / "temporary"
-    home.mkdir()
+    temporary = folder / "temporary"
     temporary.mkdir()
-    for entry in Path(pyspark.__file__).parent.iterdir():
-        (home / entry.name).symlink_to(entry)
     environment = {
         **os.environ,
-        "SPARK_HOME": str(home),
+        "SPARK_HOME": str(spark_home(folder)),
         "SPARK_LOCAL_DIRS": str(temporary),
         "TMPDIR": str(temporary),
         "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep),

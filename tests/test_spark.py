@@ -16,6 +16,7 @@ import pytest
 import tensorflow as tf
 from flavours import check_same_table, plain
 from pyspark.sql.functions import pandas_udf
+from sessions import CLUSTER, spark_home
 
 import tensorframes as tfs
 
@@ -156,6 +157,7 @@ def test_unread_columns_pass_through_untouched(wide: Any) -> None:
     assert held.schema.fields[: len(wide.columns)] == wide.schema.fields
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("verb", [tfs.map_blocks, tfs.map_rows])
 @pytest.mark.classic  # reads the JVM's plan
 def test_a_filter_on_an_output_computes_it_once_per_row(verb: Any, spark: Any, tmp_path: Path) -> None:
@@ -183,6 +185,7 @@ def test_outputs_that_nobody_reads_are_not_computed(spark: Any, tmp_path: Path) 
 # --- Partitions and batches ---
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("verb", [tfs.map_blocks, tfs.map_rows])
 def test_few_rows_in_many_partitions(verb: Any, spark: Any) -> None:
     df = numbers(spark, 3, 8)
@@ -196,6 +199,7 @@ def test_trim_of_few_rows_in_many_partitions(spark: Any) -> None:
     assert sorted(map(tuple, held.collect())) == [(1.0, 1.0), (2.0, 1.0)]
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("batch_rows", [1, 3, 10001])
 def test_batches_of_any_size_give_the_same(batch_rows: int, spark: Any) -> None:
     rows = [{"id": i, "x": float(i), "v": [float(i)] * 200, "s": "é" * (i % 7)} for i in range(20)]
@@ -229,6 +233,7 @@ def test_partitions_may_differ_in_the_shape_of_their_cells(spark: Any) -> None:
         assert sorted((len(cell), len(cell[0]), cell[-1][-1]) for cell in cells) == [(32, 32, 33.0)] * 2 + [(64, 64, 65.0)] * 2
 
 
+@pytest.mark.core
 def test_outputs_stay_beside_their_rows_through_cache_repartition_and_join(spark: Any) -> None:
     df = numbers(spark, 30, 3)
     mapped = tfs.map_blocks(lambda x: {"z": 2 * x}, df).cache()
@@ -244,6 +249,7 @@ def test_outputs_stay_beside_their_rows_through_cache_repartition_and_join(spark
 # --- Programs in workers ---
 
 
+@pytest.mark.core
 def test_other_constants_load_nothing(spark: Any) -> None:
     before = loads(spark)
     for by in (2.0, 3.0, 4.0, 5.0, 6.0):
@@ -341,7 +347,7 @@ def test_verbs_leave_the_session_as_it_was(spark: Any) -> None:
 # --- A worker that dies, in a session of its own that tries again; TensorFlow runs on the driver before there are workers ---
 
 KILLED = """
-    import json, resource, sys
+    import json, os, resource, sys
     import tensorflow as tf
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # writing a worker's memory down would take long
@@ -349,29 +355,37 @@ KILLED = """
     import tensorframes as tfs
     from pyspark.sql import SparkSession
 
-    spark = SparkSession.builder.master("local[1, 4]").config("spark.ui.enabled", "false").getOrCreate()
+    spark = SparkSession.builder.master(sys.argv[1]).config("spark.ui.enabled", "false").getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
-    marker = sys.argv[1]
 
-    def dies_once(x):
-        def die():
-            with tf.control_dependencies([tf.io.write_file(marker, "died")]):
-                with tf.control_dependencies([tf.raw_ops.Abort(error_msg="killed by the test")]):
-                    return tf.constant(0.0, tf.float64)
+    def dying(marker):
+        # Gives 0.0, but kills the process the first time that a row is 70 or more.
+        def zero(x):
+            def die():
+                with tf.control_dependencies([tf.io.write_file(marker, "died")]):
+                    with tf.control_dependencies([tf.raw_ops.Abort(error_msg="killed by the test")]):
+                        return tf.constant(0.0, tf.float64)
 
-        wanted = tf.reduce_any(x >= 70) & (tf.size(tf.io.matching_files(marker)) == 0)
-        return {"z": x + 3 + tf.cond(wanted, die, lambda: tf.constant(0.0, tf.float64))}
+            wanted = tf.reduce_any(x >= 70) & (tf.size(tf.io.matching_files(marker)) == 0)
+            return tf.cond(wanted, die, lambda: tf.constant(0.0, tf.float64))
+        return zero
 
-    df = spark.range(0, 100, 1, 2).selectExpr("cast(id as double) as x")
-    rows = tfs.map_blocks(dies_once, df, block_rows=5).collect()
-    print(json.dumps(sorted([row.x, row.z] for row in rows)))
+    zeros = {name: dying(os.path.join(sys.argv[2], name)) for name in ("map", "reduce", "aggregate")}
+    df = spark.range(0, 100, 1, 2).selectExpr("cast(id as double) as x", "id % 2 as k")
+    rows = tfs.map_blocks(lambda x: {"z": x + 3 + zeros["map"](x)}, df, block_rows=5).collect()
+    total = tfs.reduce_blocks(lambda x: tf.reduce_sum(x) + zeros["reduce"](x), df)
+    keyed = tfs.aggregate(lambda x: tf.reduce_sum(x) + zeros["aggregate"](x), df.groupBy("k")).collect()
+    print(json.dumps([sorted([row.x, row.z] for row in rows), float(total), sorted([row.k, row.x] for row in keyed)]))
 """
 
 
 @pytest.mark.spark
-def test_a_task_whose_worker_was_killed_is_tried_again(tmp_path: Path) -> None:
-    marker = tmp_path / "died"
-    ran = subprocess.run([sys.executable, "-c", textwrap.dedent(KILLED), str(marker)], capture_output=True, text=True, timeout=240)
+@pytest.mark.classic
+def test_tasks_whose_workers_are_killed_on_a_cluster_are_tried_again(tmp_path: Path) -> None:
+    environment = {**os.environ, "SPARK_HOME": str(spark_home(tmp_path))}
+    command = [sys.executable, "-c", textwrap.dedent(KILLED), CLUSTER, str(tmp_path)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment)
     assert ran.returncode == 0, ran.stderr
-    assert marker.read_text() == "died"
-    assert json.loads(ran.stdout.splitlines()[-1]) == [[float(i), i + 3.0] for i in range(100)]
+    assert [(tmp_path / name).read_text() for name in ("map", "reduce", "aggregate")] == ["died"] * 3
+    mapped = [[float(i), i + 3.0] for i in range(100)]
+    assert json.loads(ran.stdout.splitlines()[-1]) == [mapped, 4950.0, [[0, 2450.0], [1, 2500.0]]]

@@ -120,6 +120,7 @@ def test_a_filter_on_the_result_computes_it_once_and_a_program_is_loaded_once(df
     assert sum(new_loads(spark, held)) <= len(held) - 1
 
 
+@pytest.mark.core
 @pytest.mark.spark
 def test_it_gives_what_map_blocks_gives(df: Any) -> None:
     program = tfs.program(both, frame=df)
@@ -209,6 +210,7 @@ def test_what_spark_widens_too_far_is_refused_by_our_rules(df: Any) -> None:
 # --- SQL ---
 
 
+@pytest.mark.core
 @pytest.mark.spark
 def test_in_sql(df: Any, spark: Any) -> None:
     function = tfs.register_udf(spark, "ratio", ratio)
@@ -260,6 +262,7 @@ def run(made: Any, name: str) -> Any:
     return made.sparkSession.table(name)
 
 
+@pytest.mark.core
 @pytest.mark.spark
 def test_maps_of_a_stream_load_their_programs_once(stream: Any, spark: Any) -> None:
     made = tfs.map_rows(lambda z: {"w": z * 2}, tfs.map_blocks(lambda x: {"z": x + 1.25}, stream))

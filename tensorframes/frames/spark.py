@@ -10,8 +10,10 @@ from __future__ import annotations
 import functools
 import gc
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -217,6 +219,11 @@ def struct_udf(function: Folding, struct: T.StructType, count: int, session: Spa
     returned = struct if len(struct) > 1 else struct.fields[0].dataType
     # asNondeterministic keeps Spark from copying the call into a filter or a later projection, which would run it twice.
     return arrow_udf(run, returned).asNondeterministic()  # type: ignore[call-overload]  # knows no structs
+
+
+def listed_paths(files: DataFrame) -> list[str]:
+    """Return the paths that a file source lists, as its column ``path`` spells them; empty files too, which it does not read."""
+    return [re.sub("^file:/+", "file:/", unquote(uri)) for uri in files.inputFiles()]
 
 
 def column_ddl(column: Column) -> str:

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812  (its name in Spark's own d
 from pyspark.sql import types as T  # noqa: N812
 
 from tensorframes.errors import verb
-from tensorframes.frames.spark import struct_udf
+from tensorframes.frames.spark import listed_paths, struct_udf
 from tensorframes.images.pixels import Fit, Size, Sizing, decoded, finish
 from tensorframes.tensors import eagerly
 
@@ -93,8 +92,8 @@ def read_images(
 
 def _empty_files(session: SparkSession, files: DataFrame) -> DataFrame:
     """Return the files that Spark's sources leave out since there is nothing in them: those that it lists and does not read."""
-    listed = [(unquote(re.sub("^file:/+", "file:/", uri)),) for uri in files.inputFiles()]  # as Hadoop prints paths
-    left_out = session.createDataFrame(listed, "path string").join(F.broadcast(files.select("path")), "path", "left_anti")
+    listed = session.createDataFrame([(path,) for path in listed_paths(files)], "path string")
+    left_out = listed.join(F.broadcast(files.select("path")), "path", "left_anti")
     return left_out.select("path", F.lit(b"").alias("content")).coalesce(1)
 
 
