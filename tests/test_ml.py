@@ -146,13 +146,13 @@ def test_params_are_set_got_explained_and_copied(df: Any) -> None:
     ExpectFail(
         {"feedDict": {"x": 1.0}},
         TypeError,
-        "Invalid param value given for param \"feedDict\". Could not convert {'x': 1.0} to dict of strings",
+        "Invalid param value given for param \"feedDict\". Could not convert {'x': 1.0} to dict of strings to columns or feeds",
         "a constant",
     ),
     ExpectFail(
         {"feedDict": ["x"]},
         TypeError,
-        "Invalid param value given for param \"feedDict\". Could not convert ['x'] to dict of strings",
+        "Invalid param value given for param \"feedDict\". Could not convert ['x'] to dict of strings to columns or feeds",
         "a list",
     ),
     ExpectFail({"blockRows": 1.5}, TypeError, 'Invalid param value given for param "blockRows". Could not convert 1.5 to int', "rows"),
@@ -314,6 +314,26 @@ def test_a_stage_comes_back_as_it_was(df: Any, tmp_path: Path) -> None:
     assert loaded.transform(df).collect() == stage.transform(df).collect()
     assert tfs.load_program(tmp_path / "a stage" / "program").outputs == program.outputs
     assert loaded.copy().setParams(blockRows=6).getBlockRows() == 6
+
+
+@pytest.mark.spark
+def test_feeds_are_params_that_come_back(spark: Any, tmp_path: Path) -> None:
+    def f(x: DOUBLES, t: tf.TensorSpec([None, None], tf.int64), s: tf.TensorSpec([None], tf.string), s_mask: tf.TensorSpec([None], bool)):
+        return {"z": x + tf.reduce_sum(tf.cast(t, tf.float64), axis=1), "text": tf.where(s_mask, s, "none")}
+
+    lacking = spark.createDataFrame([(1, [1, 2], "a"), (None, [3], None), (3, None, "c")], "x int, t array<long>, s string").coalesce(1)
+    feeds = {"x": tfs.feed("x", nulls=0.5, dtype="float64"), "t": tfs.feed("t", nulls="skip", pad=0), "s": tfs.feed("s", nulls="mask")}
+    stage = TensorTransformer(program=f, feedDict=feeds)
+    wanted = [(4.0, "a"), (3.5, "none"), (None, None)]
+    assert [(row.z, row.text) for row in stage.transform(lacking).collect()] == wanted
+    assert stage.copy().getFeedDict() == feeds
+    stage.save(tmp_path / "stage")
+    loaded = TensorTransformer.load(tmp_path / "stage")
+    assert loaded.getFeedDict() == feeds
+    assert [(row.z, row.text) for row in loaded.transform(lacking).collect()] == wanted
+    words = {"s": tfs.feed("s", nulls=b"\xff"), "x": "x", "t": tfs.feed("t", pad=3)}
+    stage.setFeedDict(words).write().overwrite().save(tmp_path / "stage")
+    assert TensorTransformer.load(tmp_path / "stage").getFeedDict() == words
 
 
 @pytest.mark.spark

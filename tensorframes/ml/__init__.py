@@ -20,18 +20,21 @@ from pyspark.sql.types import StructType
 from tensorframes.capture import as_program
 from tensorframes.columns import Schema
 from tensorframes.errors import ColumnError, ProgramError, raised_by
+from tensorframes.feeds import Feed
 from tensorframes.frames import wrap
-from tensorframes.ml.files import StageReader, StageWriter
+from tensorframes.ml.files import StageReader, StageWriter, read_feed
 from tensorframes.ops.maps import map_blocks
 from tensorframes.programs import Program
 
 _NAME = "TensorTransformer"
 
 
-def _to_feeds(value: Any) -> dict[str, str]:
-    if isinstance(value, Mapping) and all(isinstance(part, str) for item in value.items() for part in item):
-        return dict(value)
-    raise TypeError(f"Could not convert {value} to dict of strings")
+def _to_feeds(value: Any) -> dict[str, str | Feed]:
+    if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
+        feeds = {name: read_feed(source) if isinstance(source, Mapping) else source for name, source in value.items()}
+        if all(isinstance(source, str | Feed) for source in feeds.values()):
+            return feeds
+    raise TypeError(f"Could not convert {value} to dict of strings to columns or feeds")
 
 
 def _to_rows(value: Any) -> int | None:
@@ -50,7 +53,7 @@ class TensorTransformer(Transformer, HasInputCols, HasOutputCols, MLReadable["Te
         program: whatever `tensorframes.program` captures without a frame: a model, a path, a `Program`, an annotated function. It is
             captured at once, so that a later change of the model changes nothing.
         inputCols: the columns of the program's inputs, by position. Inputs that get none take the column of their name.
-        feedDict: the same by name, input → column, instead of `inputCols`.
+        feedDict: the same by name, input → column, or ``tfs.feed(column, …)`` that says more, instead of `inputCols`.
         outputCols: names for the outputs, in their order; without it they have the program's.
         blockRows: rows of a block; None: as they come.
         device: "auto", "cpu" or "gpu".
@@ -71,7 +74,9 @@ class TensorTransformer(Transformer, HasInputCols, HasOutputCols, MLReadable["Te
         [Row(id=1, twice=2.0), Row(id=2, twice=4.0)]
     """
 
-    feedDict: Param[dict[str, str]] = Param(Params._dummy(), "feedDict", "input -> column, instead of inputCols.", typeConverter=_to_feeds)
+    feedDict: Param[dict[str, str | Feed]] = Param(
+        Params._dummy(), "feedDict", "input -> column or feed, instead of inputCols.", typeConverter=_to_feeds
+    )
     blockRows: Param[int | None] = Param(Params._dummy(), "blockRows", "rows of a block; None: as they come.", typeConverter=_to_rows)
     device: Param[str] = Param(
         Params._dummy(), "device", "where the program runs: auto, cpu or gpu.", typeConverter=TypeConverters.toString
@@ -82,7 +87,7 @@ class TensorTransformer(Transformer, HasInputCols, HasOutputCols, MLReadable["Te
         *,
         program: Any = None,
         inputCols: list[str] | None = None,
-        feedDict: Mapping[str, str] | None = None,
+        feedDict: Mapping[str, str | Feed] | None = None,
         outputCols: list[str] | None = None,
         blockRows: int | None = None,
         device: str = "auto",
@@ -113,7 +118,7 @@ class TensorTransformer(Transformer, HasInputCols, HasOutputCols, MLReadable["Te
         *,
         program: Any = None,
         inputCols: list[str] | None = None,
-        feedDict: Mapping[str, str] | None = None,
+        feedDict: Mapping[str, str | Feed] | None = None,
         outputCols: list[str] | None = None,
         blockRows: int | None = None,
         device: str | None = None,
@@ -132,8 +137,8 @@ class TensorTransformer(Transformer, HasInputCols, HasOutputCols, MLReadable["Te
         """Set the columns of the inputs, by position."""
         return self._set(inputCols=value)
 
-    def setFeedDict(self, value: Mapping[str, str] | None) -> TensorTransformer:
-        """Set the columns of the inputs, by name."""
+    def setFeedDict(self, value: Mapping[str, str | Feed] | None) -> TensorTransformer:
+        """Set the columns of the inputs, or their feeds, by name."""
         return self._set(feedDict=value)
 
     def setOutputCols(self, value: list[str] | None) -> TensorTransformer:
@@ -148,8 +153,8 @@ class TensorTransformer(Transformer, HasInputCols, HasOutputCols, MLReadable["Te
         """Set where the program runs."""
         return self._set(device=value)
 
-    def getFeedDict(self) -> dict[str, str]:
-        """Return the columns of the inputs, by name."""
+    def getFeedDict(self) -> dict[str, str | Feed]:
+        """Return the columns of the inputs, or their feeds, by name."""
         return self.getOrDefault(self.feedDict)
 
     def getBlockRows(self) -> int | None:
@@ -212,7 +217,7 @@ class TensorTransformer(Transformer, HasInputCols, HasOutputCols, MLReadable["Te
             vector=frozenset(names[name] for name in program.vector),
         )
 
-    def _feeds(self, program: Program) -> dict[str, str]:
+    def _feeds(self, program: Program) -> Mapping[str, str | Feed]:
         """Return input → column for the inputs that the stage names columns for."""
         inputs = list(program.inputs)
         if self.isSet(self.inputCols) and self.isSet(self.feedDict):
@@ -233,11 +238,13 @@ class TensorTransformer(Transformer, HasInputCols, HasOutputCols, MLReadable["Te
         return dict(zip(inputs, columns, strict=False))
 
 
-def _check_columns(program: Program, feeds: Mapping[str, str], schema: Schema) -> None:
+def _check_columns(program: Program, feeds: Mapping[str, str | Feed], schema: Schema) -> None:
     """Raise unless each input has its column and each output a name of its own."""
-    for name in program.inputs:
-        column = feeds.get(name, name)
-        if schema.find(column) is None:
+    sources = {name: feeds.get(name, name) for name in program.inputs}
+    masks = {f"{name}_mask" for name, source in sources.items() if isinstance(source, Feed) and source.nulls == "mask"}
+    for name, source in sources.items():
+        column = source.column if isinstance(source, Feed) else source
+        if schema.find(column) is None and (name in feeds or name not in masks):
             raise ColumnError(
                 f"input {name!r} wants a column {column!r}, but the frame has none of that name.",
                 facts={"inputs": list(program.inputs), "columns": schema.facts},

@@ -6,13 +6,17 @@ law: nothing is unpickled, and what a newer version wrote is refused, not guesse
 
 from __future__ import annotations
 
+import base64
 import os
 import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from pyspark.ml.util import DefaultParamsReader, DefaultParamsWriter, MLReader, MLWriter
 
 from tensorframes.errors import ProgramError, raised_by
+from tensorframes.feeds import Feed
 from tensorframes.ml.storage import TABLE, storage, table_files
 from tensorframes.ops.programs import load_program
 
@@ -20,6 +24,7 @@ FORMAT = 1
 _FIELD = "tensorframesFormat"
 _COMPILED = "jitCompile"  # which a SavedModel does not say
 _LAYOUT = "programLayout"
+_BYTES = "base64"
 
 
 class StageWriter(MLWriter):
@@ -50,7 +55,8 @@ class StageWriter(MLWriter):
             files.delete(path)
             extra = {_FIELD: FORMAT, _COMPILED: program.is_compiled, _LAYOUT: files.layout}
             # As DefaultParamsWriter.saveMetadata does, which overwrites nothing.
-            metadata = DefaultParamsWriter._get_metadata_to_save(self.instance, self.sparkSession, extraMetadata=extra)
+            params = {param.name: _as_json(value) for param, value in self.instance._paramMap.items()}
+            metadata = DefaultParamsWriter._get_metadata_to_save(self.instance, self.sparkSession, extra, params)
             table = self.sparkSession.createDataFrame([(metadata,)], "value string").coalesce(1)
             table.write.mode("overwrite").text(os.path.join(path, "metadata"))
             files.write(local, os.path.join(path, "program"))
@@ -94,3 +100,20 @@ class StageReader(MLReader[Any]):
             stage._resetUid(metadata["uid"])
             DefaultParamsReader.getAndSetParams(stage, metadata)
             return stage
+
+
+def _as_json(value: Any) -> Any:
+    """Return a Param's value as JSON has it: a feed as its fields, bytes in base 64."""
+    if isinstance(value, Feed):
+        return {name: _as_json(option) for name, option in asdict(value).items()}
+    if isinstance(value, Mapping):
+        return {name: _as_json(part) for name, part in value.items()}
+    return {_BYTES: base64.b64encode(value).decode()} if isinstance(value, bytes) else value
+
+
+def read_feed(written: Mapping[str, Any]) -> Feed:
+    """Return the feed that was written as JSON."""
+    options: dict[str, Any] = {
+        name: base64.b64decode(value[_BYTES]) if isinstance(value, Mapping) else value for name, value in written.items()
+    }
+    return Feed(**options)
