@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks import arrow, feeds, iterations, models, pictures, reduces, rows, spark_maps, workers
+from benchmarks import arrow, doors, feeds, iterations, models, pictures, reduces, rows, spark_maps, workers
 from benchmarks.cases import Case
 
 CASES: tuple[Case, ...] = (
@@ -15,4 +15,5 @@ CASES: tuple[Case, ...] = (
     *feeds.CASES,
     *models.CASES,
     *pictures.CASES,
+    *doors.CASES,
 )

@@ -4,6 +4,7 @@ import ast
 import doctest
 import graphlib
 import importlib
+import importlib.util
 import inspect
 import subprocess
 import sys
@@ -222,8 +223,14 @@ def examples(module: object) -> Iterator[doctest.DocTest]:
 MODULES = [f"tensorframes.{name}".rstrip(".") for name in module_names(ROOT)]
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_examples_in_docstrings_run(name, capsys):
+def needs_spark(name: str) -> bool:
+    return "SparkSession.builder" in Path(importlib.util.find_spec(name).origin).read_text()
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.spark] if needs_spark(name) else []) for name in MODULES])
+def test_examples_in_docstrings_run(name, capsys, request):
+    if needs_spark(name):
+        request.getfixturevalue("spark")
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS, verbose=False)
     for example in examples(importlib.import_module(name)):
         runner.run(example)

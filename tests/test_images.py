@@ -84,9 +84,10 @@ def test_gray_is_the_weighted_mean_of_the_colours(content: bytes) -> None:
 @pytest.mark.parametrize("mode", ["L", "RGB", "CMYK"])
 def test_jpeg_of_every_kind(mode: str) -> None:
     content = encoded(picture(40, 30), "JPEG", mode, quality=95)
+    assert decoded(content) == tf.io.decode_jpeg(content, channels=3).numpy().tolist()
     difference = np.array(decoded(content), int) - np.array(by_pillow(content, "RGB"), int)
     assert difference.shape == (40, 30, 3)
-    assert np.abs(difference).mean() < (2 if mode != "CMYK" else 8)
+    assert np.abs(difference).mean() < (4 if mode != "CMYK" else 8), "TensorFlow's fast transform is not exact"
 
 
 def test_images_of_different_sizes_are_ragged_and_none_is_none() -> None:

@@ -207,6 +207,7 @@ def run_session(code: str, folder: Path, *arguments: str) -> dict[str, Any]:
         "TMPDIR": str(temporary),
         "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep),
         "CUDA_VISIBLE_DEVICES": "",
+        "SPARK_TESTING": "1",  # lets a server of Connect take any port
         "JDK_JAVA_OPTIONS": f"-Djava.io.tmpdir={temporary}",
     }
     run = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False, env=environment, cwd=folder)
