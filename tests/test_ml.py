@@ -116,7 +116,7 @@ def test_params_are_set_got_explained_and_copied(df: Any) -> None:
     assert stage.explainParams().splitlines() == [
         "blockRows: rows of a block; None: as they come. (default: None)",
         "device: where the program runs: auto, cpu or gpu. (default: auto)",
-        "feedDict: input -> column, instead of inputCols. (undefined)",
+        "feedDict: input -> column or feed, instead of inputCols. (undefined)",
         "inputCols: input column names. (undefined)",
         "outputCols: output column names. (undefined)",
     ]
@@ -312,7 +312,6 @@ def test_a_stage_comes_back_as_it_was(df: Any, tmp_path: Path) -> None:
     assert (loaded.program.binary, loaded.program.vector) == ({"b"}, {"a"})
     check_same(loaded.transform(df).schema, stage.transform(df).schema)
     assert loaded.transform(df).collect() == stage.transform(df).collect()
-    assert tfs.load_program(tmp_path / "a stage" / "program").outputs == program.outputs
     assert loaded.copy().setParams(blockRows=6).getBlockRows() == 6
 
 
@@ -459,6 +458,8 @@ def test_sessions_of_both_kinds_read_what_either_wrote(
     TensorTransformer(program=subtract).write().overwrite().save(path)
     program = Path(path, "program")
     assert (program / "saved_model.pb").exists() is (writes == "directory")
+    if writes == "directory":
+        assert list(tfs.load_program(program).outputs) == ["less", "more"]
     monkeypatch.setattr(files, "storage", LAYOUTS[reads])
     assert values(TensorTransformer.load(path).transform(df), "more") == [3.0, 8.0]
     message = f"save: there is something at {path!r} already.\n  Replace it: write().overwrite().save(path)."
@@ -489,6 +490,7 @@ def test_files_are_read_as_they_were_written(spark: Any, tmp_path: Path, monkeyp
 
 
 @pytest.mark.spark
+@pytest.mark.classic
 @pytest.mark.slow
 def test_a_pipeline_is_saved_and_loaded_in_another_process(points: Any, spark: Any, tmp_path: Path) -> None:
     model = Pipeline(stages=stages()).fit(points)
