@@ -30,6 +30,7 @@ from tensorframes.errors import ProgramError
 from tensorframes.graphdefs import (
     check_compilable,
     check_shippable,
+    draws,
     drop_placeholders,
     has_effect,
     import_graph,
@@ -146,6 +147,11 @@ class Program:
     def graph_def(self) -> Any:
         """The graph, read anew."""
         return tf.compat.v1.GraphDef.FromString(bytes(self.graph.view()))
+
+    @property
+    def is_deterministic(self) -> bool:
+        """Whether it gives the same for the same, and does nothing else: it draws no random numbers, and prints nothing."""
+        return not self.controls and not draws(self.graph_def)
 
     @property
     def nbytes(self) -> int:

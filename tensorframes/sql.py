@@ -33,7 +33,8 @@ def udf(fetches: Any, *, feed_dict: Any = None, device: str = "auto") -> ColumnF
     """Make a function of Spark columns from a program on blocks: ``df.select(score("x", "y"))``.
 
     By shape: inputs ``x: float64[?]``, ``v: float32[?, 100]`` are two columns, a double and an array of floats; one output is a column of
-    its type, several are a struct of columns. It computes what `map_blocks` computes, block by block in the workers, and once for each row.
+    its type, several are a struct of columns. It computes what `map_blocks` computes, block by block in the workers, and once for each row,
+    so that it cannot stand inside an aggregate: select it first, ``df.select(score("x").alias("s")).agg(F.avg("s"))``.
 
     Args:
         fetches: as for `map_blocks`. There is no frame, so that inputs must declare their types: a model, a signature, a `Program` made by
@@ -78,6 +79,8 @@ def register_udf(spark: SparkSession, name: str, fetches: Any, *, feed_dict: Any
 
     A temporary SQL function of that name in the session, whose parameters are those of `udf`, with their types: SQL casts what it is given
     (decimal literals, an int for a double), and refuses a wrong number of arguments, and what it cannot cast, when the query is analysed.
+    As any function of SQL it may stand inside aggregates and the conditions of joins, and Spark may compute it more than once for a row, as
+    for a filter on its result; not if the program draws random numbers.
 
     Args:
         spark: the session, classic or Connect.
@@ -105,7 +108,7 @@ def register_udf(spark: SparkSession, name: str, fetches: Any, *, feed_dict: Any
     """
     function: ColumnFunction = udf(fetches, feed_dict=feed_dict, device=device)
     inner = f"_tensorframes_{name}"
-    spark.udf.register(inner, function.column_udf(spark))
+    spark.udf.register(inner, function.column_udf(spark, may_be_repeated=function.program.is_deterministic))
     parameters = [f"{_quoted(column.name)} {column_ddl(column)}" for column in function.parameters]
     arguments = ", ".join(_quoted(column.name) for column in function.parameters)
     spark.sql(
@@ -147,11 +150,11 @@ class ColumnFunction:
         result: SparkColumn = self.column_udf(SparkSession.active())(*typed)
         return result.alias(self._name)
 
-    def column_udf(self, session: SparkSession) -> Any:
-        """Return Spark's own kind of function."""
+    def column_udf(self, session: SparkSession, *, may_be_repeated: bool = False) -> Any:
+        """Return Spark's own kind of function; `may_be_repeated` as `frames.spark.column_udf` says."""
         plan = self.plan(self.parameters)
         outputs = {column.name: column for column in plan.outputs}
-        return column_udf(Planned(self), outputs, len(self.parameters), session)
+        return column_udf(Planned(self), outputs, len(self.parameters), session, may_be_repeated=may_be_repeated)
 
     def plan(self, columns: Iterable[Column]) -> Plan:
         """Decide the map over columns that are given for the parameters.

@@ -14,6 +14,7 @@ import pytest
 import tensorflow as tf
 from expectations import ExpectFail, cases, check_refused
 from PIL import Image
+from pyspark.errors import AnalysisException
 
 import tensorframes as tfs
 from tensorframes import images
@@ -204,6 +205,13 @@ def test_what_is_no_size_and_no_channels(case: ExpectFail) -> None:
     check_refused(lambda: images.resize(**{"size": (1, 1), **case.input}), case.error, case.message.replace("decode", "resize"))
 
 
+@pytest.mark.parametrize(
+    "size", [[2, 3], (np.int64(2), np.int32(3)), np.array([2, 3]), tf.TensorShape([2, 3]), keras.Input((2, 3)).shape[1:]]
+)
+def test_any_two_integers_are_a_size(size: Any) -> None:
+    assert images.decode(size).outputs["pixels"].shape == (None, 2, 3, 3)
+
+
 def test_resize_wants_a_size() -> None:
     check_refused(
         lambda: images.resize(None),  # type: ignore[arg-type]
@@ -264,6 +272,15 @@ def test_data_of_another_size_than_the_row_says_is_refused() -> None:
     wrong = pa.table({"image": pa.array([image], table["image"].type)})
     with pytest.raises(tfs.ProgramError, match=r"^map_blocks: the program failed on row 0 of the block: InvalidArgumentError: "):
         tfs.map_blocks(images.to_tensor((1, 1)), wrong, images.feeds("image"))
+
+
+def test_rows_that_spark_marks_as_no_images_are_refused() -> None:
+    image = {"origin": "here", "height": -1, "width": -1, "nChannels": -1, "mode": -1, "data": b""}
+    with pytest.raises(tfs.ProgramError) as caught:
+        tfs.map_blocks(
+            images.to_tensor((1, 1)), pa.table({"image": pa.array([image], schema_rows([RGB])["image"].type)}), images.feeds("image")
+        )
+    assert "the row holds no image, as readers of Spark say by a size of -1: filter such rows out" in str(caught.value)
 
 
 # --- read_images ---
@@ -390,6 +407,15 @@ def test_a_column_of_bytes_is_read_as_files_are(spark: Any) -> None:
     assert (rows["two"].image, rows["three"].image, rows["three"].error) == (None, None, "The content is null.")
     small = df.filter("name = 'one'").select(images.as_image(df.photo, size=(2, 2))).first()
     assert small.image.image[:4] == (None, 2, 2, 3)
+
+
+@pytest.mark.spark
+def test_a_column_that_holds_no_bytes_is_refused_when_the_query_is_analysed(spark: Any) -> None:
+    for column in ("id", "array(id)", "struct(id)"):
+        df = spark.range(1).selectExpr(f"{column} as photo")
+        with pytest.raises(AnalysisException) as caught:
+            df.select(images.as_image("photo")).schema  # noqa: B018
+        assert caught.value.getCondition() == "DATATYPE_MISMATCH.DATA_DIFF_TYPES"
 
 
 @pytest.mark.spark

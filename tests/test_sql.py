@@ -226,6 +226,20 @@ def test_in_sql(df: Any, spark: Any) -> None:
 
 
 @pytest.mark.spark
+def test_a_function_of_sql_stands_in_aggregates_and_joins(df: Any, spark: Any) -> None:
+    tfs.register_udf(spark, "ratio", ratio)
+    assert spark.sql("SELECT avg(ratio(x, 2)) AS a FROM rows").first().a == 1.25
+    grouped = spark.sql("SELECT id % 2 AS k, max(ratio(x, 2)) AS m FROM rows GROUP BY id % 2 HAVING max(ratio(x, 2)) > 1.5")
+    assert len(grouped.collect()) == 1
+    assert spark.sql("SELECT count(*) AS n FROM rows a JOIN rows b ON ratio(a.x, 2) = ratio(b.x, 2)").first().n == 4
+    tfs.register_udf(spark, "noise", tfs.program(lambda x: x + tf.random.uniform(tf.shape(x), dtype=x.dtype), signature={"x": DOUBLES}))
+    noisy = spark.sql("SELECT n FROM (SELECT noise(x) AS n FROM rows) WHERE n > 0 AND n = n")
+    assert len(noisy.collect()) == 4
+    with pytest.raises(AnalysisException):
+        spark.sql("SELECT sum(noise(x)) FROM rows").collect()
+
+
+@pytest.mark.spark
 @pytest.mark.parametrize(
     ("call", "kind"),
     [

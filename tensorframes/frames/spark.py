@@ -198,7 +198,9 @@ def session_settings(session: SparkSession) -> Settings:
     return read_settings(session.conf.getAll.get)  # in one call, each of which takes a while on Connect
 
 
-def column_udf(function: Folding, outputs: Mapping[str, Column], count: int, session: SparkSession) -> Any:
+def column_udf(
+    function: Folding, outputs: Mapping[str, Column], count: int, session: SparkSession, *, may_be_repeated: bool = False
+) -> Any:
     """Return a function of columns that computes the outputs in workers, in one call: one as it is, several in a struct.
 
     Args:
@@ -206,19 +208,21 @@ def column_udf(function: Folding, outputs: Mapping[str, Column], count: int, ses
         outputs: name → column; the names are those of the struct's fields.
         count: how many columns it takes.
         session: distributes what is large.
+        may_be_repeated: whether Spark may compute a call more often than it is written, as it does where a filter stands on a result; a
+            function for which it may not cannot stand inside aggregates and the conditions of joins.
     """
-    return struct_udf(
-        function, T.StructType([T.StructField(name, _spark_type(column)) for name, column in outputs.items()]), count, session
-    )
+    struct = T.StructType([T.StructField(name, _spark_type(column)) for name, column in outputs.items()])
+    return struct_udf(function, struct, count, session, may_be_repeated=may_be_repeated)
 
 
-def struct_udf(function: Folding, struct: T.StructType, count: int, session: SparkSession) -> Any:
+def struct_udf(function: Folding, struct: T.StructType, count: int, session: SparkSession, *, may_be_repeated: bool = False) -> Any:
     """Return a function of columns as `column_udf` does, whose outputs are of Spark's types."""
     settings = session_settings(session)
     run = _column_function(shipped(function, session, settings.shipped_bytes), settings, _arrow_type(struct), count)
     returned = struct if len(struct) > 1 else struct.fields[0].dataType
+    made: Any = arrow_udf(run, returned)  # type: ignore[call-overload]  # knows no structs
     # asNondeterministic keeps Spark from copying the call into a filter or a later projection, which would run it twice.
-    return arrow_udf(run, returned).asNondeterministic()  # type: ignore[call-overload]  # knows no structs
+    return made if may_be_repeated else made.asNondeterministic()
 
 
 def listed_paths(files: DataFrame) -> list[str]:

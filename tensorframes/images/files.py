@@ -110,7 +110,7 @@ def as_image(
     """Turn a column of encoded images into a struct of ``image`` and ``error``, as `read_images` has them.
 
     Args:
-        content: the bytes, a column or its name.
+        content: the bytes, a binary column or its name.
         origin: where they come from, which Spark's image schema notes; None: nothing is noted.
         size: as for `read_images`.
         fit: as for `decode`.
@@ -129,8 +129,9 @@ def as_image(
         >>> df.select(images.as_image("photo").alias("read")).select("read.error").first()[0]
         'Unknown image file format. One of JPEG, JPEG XL, PNG, GIF, BMP, WebP required.'
     """
-    columns = [F.col(part) if isinstance(part, str) else part for part in (content, F.lit(None) if origin is None else origin)]
-    result: Column = _function(SparkSession.active(), Sizing.of(size, fit, method, antialias))(columns[0], columns[1].cast("string"))
+    held, noted = (F.col(part) if isinstance(part, str) else part for part in (content, F.lit(None) if origin is None else origin))
+    typed = F.coalesce(held, F.lit(None).cast("binary"))  # what is no bytes is refused when the query is analysed
+    result: Column = _function(SparkSession.active(), Sizing.of(size, fit, method, antialias))(typed, noted.cast("string"))
     return result.alias("image")
 
 

@@ -6,10 +6,12 @@ whichever way it came, so that only one picture of a block is held at its full s
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+import numpy as np
 import tensorflow as tf
 
 from tensorframes.capture import as_program
@@ -89,6 +91,8 @@ def to_tensor(size: Size = None, *, channels: int = 3, fit: Fit = "stretch", met
 
     def read_one(image: tuple[tf.Tensor, ...]) -> tf.Tensor:
         height, width, held, data = image
+        no_image = "the row holds no image, as readers of Spark say by a size of -1: filter such rows out"
+        tf.debugging.assert_non_negative(tf.stack([height, width, held]), no_image)
         pixels = tf.reshape(tf.io.decode_raw(data, tf.uint8), tf.stack([height, width, held]))
         pixels = tf.cond(held < 3, lambda: pixels, lambda: tf.concat([pixels[..., 2::-1], pixels[..., 3:]], axis=-1))
         return finish(pixels, channels, sizing)
@@ -192,10 +196,13 @@ class Sizing:
             raise ProgramError(f"method is {method!r}, but one of {', '.join(map(repr, methods))} is wanted.")
         if size is None:
             return None
-        sides = list(size) if isinstance(size, tuple | list) else []
-        if len(sides) != 2 or not all(isinstance(side, int) and not isinstance(side, bool) and side > 0 for side in sides):
+        try:
+            height, width = (operator.index(side) for side in size if not isinstance(side, bool | np.bool_))
+        except (TypeError, ValueError):  # another number of them, or what is no integer
+            height = width = 0
+        if min(height, width) <= 0:
             raise ShapeError(f"the size is {size!r}, but (height, width) is wanted, in pixels.")
-        return Sizing(sides[0], sides[1], fit, method, bool(antialias))
+        return Sizing(height, width, fit, method, bool(antialias))
 
     def apply(self, pixels: tf.Tensor) -> tf.Tensor:
         """Resize one image ``[?, ?, channels]``; the values become float32 and are not rounded."""
